@@ -99,7 +99,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 var errFailed = errors.New("the verdict is FAIL")
 
-// run does what the command line asks for, and writes the result.
+// The method run does what the command line asks for, and writes the result.
 func (c command) run(ctx context.Context, stdout, stderr io.Writer) error {
 	result, err := c.stress(ctx, stderr)
 	if err != nil {

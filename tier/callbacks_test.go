@@ -22,7 +22,7 @@ var ends = map[string]func(){
 	"ends the goroutine": runtime.Goexit,
 }
 
-// survived runs f in a goroutine and waits until f has ended. A panic in f does no harm.
+// The function survived runs f in a goroutine and waits until f has ended. A panic in f does no harm.
 func survived(f func()) {
 	over := make(chan struct{})
 	go func() {

@@ -70,7 +70,7 @@ func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	return nil
 }
 
-// StandingWait returns the Wait for a standing.
+// StandingWait returns the Wait that a waiter with this standing would report.
 func StandingWait(s second.Standing) (w Wait) {
 	w.stand(s, nil)
 	return w

@@ -25,7 +25,7 @@ type crew struct {
 	section    func(*rand.Rand) time.Duration
 }
 
-// exponential returns a function for random section lengths. Their mean is mean.
+// The function exponential returns a function for random section lengths. Their mean is mean.
 func exponential(mean time.Duration) func(*rand.Rand) time.Duration {
 	return func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(mean)) }
 }
@@ -71,7 +71,7 @@ func compete(t *testing.T, length time.Duration, crews ...crew) []share {
 	return shares
 }
 
-// jain returns Jain's index of fairness. It is 1 if all crews had the lock for the same time.
+// The function jain returns Jain's index of fairness. It is 1 if all crews had the lock for the same time.
 func jain(shares []share) float64 {
 	var sum, squares float64
 	for _, s := range shares {
@@ -80,7 +80,8 @@ func jain(shares []share) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// at starts another process and returns its registry. to and back return how long a message takes to the server, and from the server.
+// The function at starts another process and returns its registry. to and back return how long a message takes to the server, and from
+// the server.
 func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -98,7 +99,7 @@ func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...t
 	return locks
 }
 
-// carry forwards messages from one connection to the other, in order, until one of the connections is closed.
+// The function carry forwards messages from one connection to the other, in order, until one of the connections is closed.
 func carry(to, from net.Conn, takes func() time.Duration) {
 	type message struct {
 		bytes []byte

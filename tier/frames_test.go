@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// far runs f in a bubble. The ZooKeeper server is half a round trip away. f gets the server, and a function that starts a process and
-// returns its mutex.
+// The function far runs f in a bubble. The ZooKeeper server is half a round trip away. f gets the server, and a function that starts a
+// process and returns its mutex.
 func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,7 +49,7 @@ func (c *traffic) note(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// take returns the counts since the last call of take.
+// The method take returns the counts since the last call of take.
 func (c *traffic) take() (frames int, requests []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// turned reports whether the waiter has its result, which is a grant or an error.
+// The function turned reports whether the waiter has its result, which is a grant or an error.
 func turned(w *waiter[int]) bool { return need.Closed(w.turn) }
 
 // In any order of calls, the gate behaves like a queue in a slice.

@@ -185,7 +185,8 @@ func TestReentryFailsAfterLoss(t *testing.T) {
 // A jobKey is the key of the value that contexts in these tests carry.
 type jobKey struct{}
 
-// wantEnded fails the test unless ctx has ended with the cause want. It requires the same of a context that is derived from ctx.
+// The function wantEnded fails the test unless ctx has ended with the cause want. It requires the same of a context that is derived from
+// ctx.
 func wantEnded(t *testing.T, what string, ctx context.Context, want error) {
 	t.Helper()
 	derived, cancel := context.WithCancel(ctx)
@@ -402,8 +403,8 @@ func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier
 	with(t, acquire(t, mu))
 }
 
-// collected acquires and drops a hold of its own, and waits until the garbage collector has found it. By then the garbage collector has
-// found all holds that were dropped earlier.
+// The function collected acquires and drops a hold of its own, and waits until the garbage collector has found it. By then the garbage
+// collector has found all holds that were dropped earlier.
 func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 	t.Helper()
 	for range 2 { // holds that the first cycle finds may refer to more holds

@@ -22,7 +22,7 @@ type shared struct {
 	used, wasted int
 }
 
-// sharing runs f with two processes. In the first one, locks may linger for a minute.
+// The function sharing runs f with two processes. In the first one, locks may linger for a minute.
 func sharing(t *testing.T, f func(t *testing.T, s *memory.Server, lock func(path string) *shared)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {

@@ -204,7 +204,7 @@ func TestTryAcquireSendsNothingWhileTheGateIsTaken(t *testing.T) {
 	})
 }
 
-// hanging starts a TryAcquire. Its answer arrives when the channel answer is closed.
+// The function hanging starts a TryAcquire. Its answer arrives when the channel answer is closed.
 func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex) (a *call[*tier.Hold], answer chan struct{}) {
 	t.Helper()
 	answer = make(chan struct{})

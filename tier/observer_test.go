@@ -307,7 +307,7 @@ func TestAllObserversAreTold(t *testing.T) {
 	})
 }
 
-// inVain waits for k permits for two seconds, and returns the error. It fails the test if there is no error.
+// The function inVain waits for k permits for two seconds, and returns the error. It fails the test if there is no error.
 func inVain(t *testing.T, s *tier.Semaphore, k int) *tier.WaitError {
 	t.Helper()
 	_, err := s.Acquire(need.Within(t, 2*time.Second), k)

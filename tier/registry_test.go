@@ -145,7 +145,7 @@ func TestTryAfterCloseSaysSoWhileALostHoldIsLeft(t *testing.T) {
 	})
 }
 
-// shutdown starts to shut down a registry in a new goroutine.
+// The function shutdown starts to shut down a registry in a new goroutine.
 func shutdown(ctx context.Context, locks *tier.Registry) *call[bool] {
 	c := begin(func() (bool, error) { return true, locks.Shutdown(ctx) })
 	synctest.Wait()

@@ -93,7 +93,7 @@ func TestMutexAndRWMutexOfAPathExclude(t *testing.T) { // I1
 	})
 }
 
-// startSides starts one acquisition for each letter in sides, in that order. An r is a reader, and a w is a writer.
+// The function startSides starts one acquisition for each letter in sides, in that order. An r is a reader, and a w is a writer.
 func startSides(t *testing.T, mu *tier.RWMutex, sides string) (all []*call[*tier.Hold]) {
 	t.Helper()
 	for _, kind := range sides {

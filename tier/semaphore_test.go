@@ -24,19 +24,19 @@ import (
 
 const pool = "/limits/a"
 
-// ask starts an Acquire in a new goroutine.
+// The function ask starts an Acquire in a new goroutine.
 func ask(ctx context.Context, s *tier.Semaphore, k int) *call[*tier.Permits] {
 	return begin(func() (*tier.Permits, error) { return s.Acquire(ctx, k) })
 }
 
-// take acquires permits that are free or will soon become free.
+// The function take acquires permits that are free or will soon become free.
 func take(t *testing.T, s *tier.Semaphore, k int) *tier.Permits {
 	t.Helper()
 	return ask(soon(t), s, k).granted(t)
 }
 
-// limited runs f in a bubble with a semaphore of n permits. The processes have the default budget. At the end, limited checks that no
-// contender is left.
+// The function limited runs f in a bubble with a semaphore of n permits. The processes have the default budget. At the end, limited
+// checks that no contender is left.
 func limited(t *testing.T, n int, f func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *memory.Server) {
@@ -668,7 +668,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	})
 }
 
-// alone runs f with a process that has one permit. The test determines what the store reports about the permit.
+// The function alone runs f with a process that has one permit. The test determines what the store reports about the permit.
 func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *memory.Server) {

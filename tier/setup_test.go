@@ -57,20 +57,20 @@ func answerLate(s *memory.Server, op queue.Op, d time.Duration) {
 	})
 }
 
-// process starts another process and returns its registry. The locks of that process are in strict order.
+// The function process starts another process and returns its registry. The locks of that process are in strict order.
 func process(t *testing.T, s *memory.Server) *tier.Registry {
 	t.Helper()
 	return named(t, s, "")
 }
 
-// named starts another process with a label and returns its registry. The locks of that process are in strict order.
+// The function named starts another process with a label and returns its registry. The locks of that process are in strict order.
 func named(t *testing.T, s *memory.Server, label string) *tier.Registry {
 	t.Helper()
 	locks, _ := dial(t, s, label, tier.WithStrictOrder())
 	return locks
 }
 
-// observed starts another process with an observer and returns its registry.
+// The function observed starts another process with an observer and returns its registry.
 func observed(t *testing.T, s *memory.Server, o tier.Observer, opts ...tier.Option) *tier.Registry {
 	t.Helper()
 	locks, _ := dial(t, s, "", append([]tier.Option{tier.WithObserver(o)}, opts...)...)
@@ -92,7 +92,7 @@ func (m *meter) note(_ string, c queue.Command) memory.Fault {
 	return memory.Fault{}
 }
 
-// take returns the commands that were recorded since the last call of take.
+// The method take returns the commands that were recorded since the last call of take.
 func (m *meter) take() []queue.Op {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,7 +139,7 @@ func rwMetered(t *testing.T, f func(t *testing.T, s *memory.Server, m *meter, pr
 	})
 }
 
-// soon returns a context with a time limit, for a test that might hang otherwise.
+// The function soon returns a context with a time limit, for a test that might hang otherwise.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, fmt.Errorf("%s hangs", t.Name()))
@@ -147,7 +147,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// times calls f n times and returns the results.
+// The function times calls f n times and returns the results.
 func times[T any](n int, f func() T) (all []T) {
 	for range n {
 		all = append(all, f())
@@ -155,13 +155,13 @@ func times[T any](n int, f func() T) (all []T) {
 	return all
 }
 
-// acquire acquires a lock that is free or will soon become free.
+// The function acquire acquires a lock that is free or will soon become free.
 func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	t.Helper()
 	return need.Get(mu.Acquire(soon(t)))(t)
 }
 
-// release releases a hold, permits, or a bundle. It fails the test if that returns an error.
+// The function release releases a hold, permits, or a bundle. It fails the test if that returns an error.
 func release(t *testing.T, what interface{ Release() error }) {
 	t.Helper()
 	wantErr(t, "Release", what.Release(), nil)
@@ -202,7 +202,7 @@ func start(ctx context.Context, mu *tier.Mutex) *call[*tier.Hold] {
 	return begin(func() (*tier.Hold, error) { return mu.Acquire(ctx) })
 }
 
-// blocked waits until the bubble is idle. It fails the test if the call c has returned by then.
+// The method blocked waits until the bubble is idle. It fails the test if the call c has returned by then.
 func (c *call[T]) blocked(t *testing.T) *call[T] {
 	t.Helper()
 	synctest.Wait()
@@ -214,7 +214,7 @@ func (c *call[T]) blocked(t *testing.T) *call[T] {
 
 func (c *call[T]) pending() bool { return !closedNow(c.done) }
 
-// granted waits for the result of the call. It fails the test if the result is an error.
+// The method granted waits for the result of the call. It fails the test if the result is an error.
 func (c *call[T]) granted(t *testing.T) T {
 	t.Helper()
 	if <-c.done; c.err != nil {
@@ -225,14 +225,14 @@ func (c *call[T]) granted(t *testing.T) T {
 
 var errChangedMind = errors.New("changed my mind")
 
-// cancelled waits for a call whose context was cancelled. It fails the test unless the call returns the cause errChangedMind.
+// The method cancelled waits for a call whose context was cancelled. It fails the test unless the call returns the cause errChangedMind.
 func (c *call[T]) cancelled(t *testing.T) {
 	t.Helper()
 	<-c.done
 	wantErr(t, "a call that was called off", c.err, errChangedMind)
 }
 
-// closed waits until the bubble is idle and reports whether the channel c is closed then.
+// The function closed waits until the bubble is idle and reports whether the channel c is closed then.
 func closed(c <-chan struct{}) bool {
 	synctest.Wait()
 	return closedNow(c)
@@ -251,7 +251,7 @@ type special struct {
 	lease       time.Duration            // the length of the lease; 0: the usual one
 }
 
-// specially starts another process that uses a special store, and returns its registry.
+// The function specially starts another process that uses a special store, and returns its registry.
 func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Option) *tier.Registry {
 	t.Helper()
 	store.Tier = s.Dial("", cmp.Or(store.lease, sessionTimeout), nil)
@@ -263,8 +263,8 @@ func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Opti
 
 func (s *special) Logger() *slog.Logger { return cmp.Or(s.logger, s.Tier.Logger()) }
 
-// logged starts another process and returns its registry and its log. The lease is long, because the tests let hours pass: with a short
-// lease there would be thousands of renewals.
+// The function logged starts another process and returns its registry and its log. The lease is long, because the tests let hours pass:
+// with a short lease there would be thousands of renewals.
 func logged(t *testing.T, s *memory.Server, opts ...tier.Option) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelInfo)

@@ -209,7 +209,7 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	})
 }
 
-// down makes the server unreachable: it cuts all connections and refuses new ones.
+// The function down makes the server unreachable: it cuts all connections and refuses new ones.
 func down(s *zktest.Server) {
 	s.Member(addr).Refuse()
 	s.CutAll()

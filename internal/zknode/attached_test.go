@@ -291,7 +291,7 @@ func TestAttachedLockIsLostWithTheSession(t *testing.T) {
 	})
 }
 
-// undead makes the client believe that its session has expired, although the session still exists on the server.
+// The function undead makes the client believe that its session has expired, although the session still exists on the server.
 func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	t.Helper()
 	meet(s, func(f *zktest.Frame) bool {

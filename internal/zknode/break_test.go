@@ -31,7 +31,7 @@ func wantQueue(t *testing.T, s *zktest.Server, what string, want int) {
 	need.Len(t, what+": nodes in the queue", s.Children(path), want)
 }
 
-// foreign creates a node at path, as another library does: its name has no unique part.
+// The function foreign creates a node at path, as another library does: its name has no unique part.
 func foreign(t *testing.T, conn *zk.Conn) (node string) {
 	t.Helper()
 	put(t, conn, 0, "/locks", path)
@@ -118,7 +118,7 @@ func TestBreakNamesThePermissionThatIsMissing(t *testing.T) {
 	})
 }
 
-// All children are permits, whatever their names are. Children that one transaction has created count as taken together.
+// All children are permits, whatever their names are. Children that one transaction has created count as acquired together.
 func TestPermitsOfOthersAreBrokenTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, sem := raw(t, s), start(t, s).of(t, 8)

@@ -28,7 +28,8 @@ func bridge(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
 	return start(t, s, append(opts, zknode.WithKazoo())...)
 }
 
-// pairs returns the queue as pairs: the first znode, and the znode for kazoo. It fails the test if there are other children.
+// The function pairs returns the queue as pairs: the first znode, and the znode for kazoo. It fails the test if there are other
+// children.
 func pairs(t *testing.T, s *zktest.Server) (list [][2]string) {
 	t.Helper()
 	names := s.Children(path)

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// sharing starts to share the node n in a new goroutine.
+// The function sharing starts to share the node n in a new goroutine.
 func sharing(ctx context.Context, n *zknode.Node) *request {
 	return submit(func() (*zknode.Node, error) { return n, n.Share(ctx) })
 }

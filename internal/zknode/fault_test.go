@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// strike calls do for the nth frame that the filter matches. All other frames pass. The function struck returns that frame as a text, or
-// "" if there were fewer frames.
+// The function strike calls do for the nth frame that the filter matches. All other frames pass. The function struck returns that frame
+// as a text, or "" if there were fewer frames.
 func strike(s *zktest.Server, nth int, such func(*zktest.Frame) bool, do func(*zktest.Frame) zktest.Action) (struck func() string) {
 	var mu sync.Mutex // guards the fields below
 	frames, at := 0, ""
@@ -56,7 +56,7 @@ func eachFrame(t *testing.T, f func(t *testing.T, s *zktest.Server, nth int) (st
 	}
 }
 
-// sent returns a filter for the frames of a session. The filter leaves out pings and handshakes.
+// The function sent returns a filter for the frames of a session. The filter leaves out pings and handshakes.
 func sent(session int64) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Session == session && f.Op != "ping" && f.Op != "connect" }
 }

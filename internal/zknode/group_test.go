@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// crowd starts a process that has already used several locks. Two of the locks have the same path. If this process now makes several
-// requests at the same time, it sends them in groups.
+// The function crowd starts a process that has already used several locks. Two of the locks have the same path. If this process now
+// makes several requests at the same time, it sends them in groups.
 func crowd(t *testing.T, s *zktest.Server) (p process, locks []*zknode.Lock) {
 	t.Helper()
 	p = start(t, s)

@@ -134,11 +134,11 @@ func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease
 	return need.Get(zknode.Attach(conn, zknode.WithSessionTimeout(lease)))(tb), conn.Close
 }
 
-// A look is a connection with which an operator reads.
+// A look is a connection with which a test reads queues, as an operator would.
 type look struct{ *zk.Conn }
 
-// queue returns the queue in order. It must not read old data from a server that lags. Therefore it first makes a write that changes
-// nothing: a deposed leader would answer a sync from old data if it did not know of its deposition.
+// The method queue returns the queue in order. It must not read old data from a server that lags. Therefore it first makes a write that
+// changes nothing: a deposed leader would answer a sync from old data if it did not know of its deposition.
 func (l look) queue(path string) ([]string, error) {
 	server := l.Server()
 	if _, err := l.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -163,8 +163,8 @@ func (l look) left(path string) int {
 	return len(names)
 }
 
-// leftPermits reads the queue first and the permits after that. A contender may exchange its place for permits between the two reads.
-// Then it is counted twice instead of never.
+// leftPermits counts the contenders and the permits that are left at a path. It reads the queue first and the permits after that. A
+// contender may exchange its place for permits between the two reads. Then it is counted twice instead of never.
 func (l look) leftPermits(path string) int {
 	waiting := l.left(path + "/locks")
 	taken := l.left(path + "/leases")

@@ -25,7 +25,7 @@ func mute(s *zktest.Server, p process, directions ...zktest.Direction) {
 	}
 }
 
-// deleted returns a channel. It receives the time at which the server deletes the node n.
+// The function deleted returns a channel. It receives the time at which the server deletes the node n.
 func deleted(s *zktest.Server, n *zknode.Node) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
@@ -280,7 +280,7 @@ func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 	})
 }
 
-// lapse makes the lease of the node n end while the connection stays up.
+// The function lapse makes the lease of the node n end while the connection stays up.
 func lapse(t *testing.T, s *zktest.Server, p process, n *zknode.Node) {
 	t.Helper()
 	meet(s, func(f *zktest.Frame) bool {
@@ -365,7 +365,7 @@ func TestContendedNotBeforeTheGrant(t *testing.T) { // I11
 	})
 }
 
-// contended waits until the bubble is idle, and reports whether n is known to be contended.
+// The function contended waits until the bubble is idle, and reports whether n is known to be contended.
 func contended(n interface{ Contended() <-chan struct{} }) bool {
 	c := n.Contended() // this call may begin to read the queue
 	synctest.Wait()

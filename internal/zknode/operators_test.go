@@ -80,7 +80,7 @@ func TestNodeDataIsSmallAndValid(t *testing.T) {
 	})
 }
 
-// revoked waits until the bubble is idle, and reports whether the node n knows of a request for the lock.
+// The function revoked waits until the bubble is idle, and reports whether the node n knows of a request for the lock.
 func revoked(n *zknode.Node) bool {
 	c := n.RevokeRequested()
 	synctest.Wait()

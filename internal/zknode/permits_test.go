@@ -28,7 +28,7 @@ func (p process) of(t *testing.T, permits int) second.Semaphore {
 	return need.Get(zknode.Tier(p.Client).Semaphore(limits, permits, second.Options{}))(t)
 }
 
-// wanting returns a demand for k permits: it takes k permits or none.
+// The function wanting returns a demand for k permits: it takes k permits or none.
 func wanting(k int) *second.Demand {
 	return &second.Demand{Take: func(free int) int {
 		if free < k {
@@ -46,7 +46,7 @@ type taking struct {
 	err     error
 }
 
-// take starts to acquire k permits. The call gives up after a minute.
+// The function take starts to acquire k permits. The call gives up after a minute.
 func take(t *testing.T, sem second.Semaphore, k int) *taking {
 	t.Helper()
 	return takeAs(t, sem, wanting(k))
@@ -64,7 +64,7 @@ func takeAs(t *testing.T, sem second.Semaphore, d *second.Demand) *taking {
 	return w
 }
 
-// waits fails the test unless the call still waits when the bubble is idle.
+// The method waits fails the test unless the call still waits when the bubble is idle.
 func (w *taking) waits(t *testing.T) {
 	t.Helper()
 	if synctest.Wait(); closed(w.done) {
@@ -84,13 +84,13 @@ func (w *taking) failed() error {
 	return w.err
 }
 
-// gives waits until the permits are acquired, and releases them.
+// The method gives waits until the permits are acquired, and releases them.
 func (w *taking) gives(t *testing.T) {
 	t.Helper()
 	wantErr(t, "Release", w.sem.Release(w.taken(t)), nil)
 }
 
-// calls returns the two ways to acquire a permit: Acquire and TryAcquire.
+// The function calls returns the two ways to acquire a permit: Acquire and TryAcquire.
 func calls(t *testing.T, sem second.Semaphore) map[string]func() ([]second.Permit, error) {
 	return map[string]func() ([]second.Permit, error){
 		"Acquire":    func() ([]second.Permit, error) { return sem.Acquire(t.Context(), wanting(1)) },
@@ -106,12 +106,12 @@ func wantTaken(t *testing.T, s *zktest.Server, want int) {
 	need.Empty(t, "those who queue", s.Children(limits+"/locks"))
 }
 
-// trades reports whether a frame belongs to a transaction that exchanges a place in the queue for permits.
+// The function trades reports whether a frame belongs to a transaction that exchanges a place in the queue for permits.
 func trades(f *zktest.Frame) bool {
 	return f.Op == "multi" && f.First == "delete" && strings.HasPrefix(f.Path, limits+"/locks/")
 }
 
-// throttle rejects the requests that renew leases.
+// The function throttle rejects the requests that renew leases.
 func throttle(f *zktest.Frame) zktest.Action {
 	if f.Dir == zktest.Request && f.Op == "sync" {
 		return zktest.Throttled
@@ -124,7 +124,7 @@ const trip = 10 * time.Millisecond
 // A costs function checks how long f takes and which requests f sends.
 type costs func(what string, trips time.Duration, want string, f func())
 
-// distant runs f with a server that is half a round trip away. f also gets a semaphore whose parents exist.
+// The function distant runs f with a server that is half a round trip away. f also gets a semaphore whose parents exist.
 func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: trip / 2})

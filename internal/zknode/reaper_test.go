@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// leftovers starts a process, and creates znodes that the process will have to delete.
+// The function leftovers starts a process, and creates znodes that the process will have to delete.
 func leftovers(t *testing.T, s *zktest.Server, names ...string) (p process, other *zk.Conn) {
 	t.Helper()
 	p, other = start(t, s), raw(t, s)

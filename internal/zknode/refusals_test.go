@@ -120,7 +120,7 @@ func acquireOnce(l *zknode.Lock, ctx context.Context) error {
 	return err
 }
 
-// holding returns a test step that acquires the lock and then calls do.
+// The function holding returns a test step that acquires the lock and then calls do.
 func holding(do func(l *zknode.Lock, n *zknode.Node, ctx context.Context) error) func(*zknode.Lock, context.Context) error {
 	return func(l *zknode.Lock, ctx context.Context) error {
 		n, err := l.Acquire(ctx)

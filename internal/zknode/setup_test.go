@@ -52,7 +52,7 @@ func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
 // pushed matches the frames that are events.
 func pushed(f *zktest.Frame) bool { return f.Op == "event" }
 
-// meet applies an action to each frame that the filter matches. All other frames pass.
+// The function meet applies an action to each frame that the filter matches. All other frames pass.
 func meet(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Action) {
 	s.Intercept(func(f *zktest.Frame) zktest.Action {
 		if such(f) {
@@ -94,7 +94,7 @@ func lockAt(t *testing.T, c *zknode.Client, path string, opts ...zknode.LockOpti
 	return need.Get(c.Lock(path, opts...))(t)
 }
 
-// acquire acquires a lock. It fails the test after an hour of virtual time.
+// The function acquire acquires a lock. It fails the test after an hour of virtual time.
 func acquire(t *testing.T, l *zknode.Lock) *zknode.Node {
 	t.Helper()
 	return need.Get(l.Acquire(within(t, time.Hour)))(t)
@@ -117,7 +117,7 @@ type request struct {
 	err  error
 }
 
-// queue starts to acquire the lock in a new goroutine.
+// The method queue starts to acquire the lock in a new goroutine.
 func (p process) queue(ctx context.Context) *request {
 	return submit(func() (*zknode.Node, error) { return p.lock.Acquire(ctx) })
 }
@@ -132,19 +132,19 @@ func submit(f func() (*zknode.Node, error)) *request {
 	return r
 }
 
-// await waits until the acquisition has ended, in virtual time.
+// The method await waits until the acquisition has ended, in virtual time.
 func (r *request) await(t *testing.T) {
 	t.Helper()
 	waittest.Ended(t, "the end of the acquisition", r.done)
 }
 
-// waiting waits until the bubble is idle, and reports whether the acquisition has not ended by then.
+// The method waiting waits until the bubble is idle, and reports whether the acquisition has not ended by then.
 func (r *request) waiting() bool {
 	synctest.Wait()
 	return !closed(r.done)
 }
 
-// granted returns the node of an acquisition. It fails the test unless the acquisition has succeeded by now.
+// The method granted returns the node of an acquisition. It fails the test unless the acquisition has succeeded by now.
 func (r *request) granted(t *testing.T) *zknode.Node {
 	t.Helper()
 	need.Must(t, "not granted yet", !r.waiting())
@@ -152,7 +152,7 @@ func (r *request) granted(t *testing.T) *zknode.Node {
 	return r.node
 }
 
-// failed returns the error of an acquisition. It fails the test unless the acquisition has failed by now.
+// The method failed returns the error of an acquisition. It fails the test unless the acquisition has failed by now.
 func (r *request) failed(t *testing.T) error {
 	t.Helper()
 	need.Must(t, "still waiting", !r.waiting())
@@ -166,7 +166,7 @@ func awaitLoss(t *testing.T, n *zknode.Node) {
 	waittest.Ended(t, "the loss", n.Lost())
 }
 
-// raw returns a connection of the client library. With it, a test acts as another program.
+// The function raw returns a connection of the client library. With it, a test acts as another program.
 func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	t.Helper()
 	conn := zkconn.Start(t, []string{addr, addr}, timeout, s.DialTimeout)
@@ -174,7 +174,7 @@ func raw(t *testing.T, s *zktest.Server) *zk.Conn {
 	return conn
 }
 
-// content returns the data of a node.
+// The function content returns the data of a node.
 func content(s *zktest.Server, node string) string {
 	data, _, _ := s.Get(node)
 	return string(data)
@@ -195,7 +195,7 @@ func protect(t *testing.T, conn *zk.Conn, node string, perms int32) {
 	need.Get(conn.SetACL(node, zk.WorldACL(perms), -1))(t)
 }
 
-// remove deletes a node like another program.
+// The function remove deletes a node like another program.
 func remove(t *testing.T, conn *zk.Conn, node string) {
 	t.Helper()
 	wantErr(t, "Delete", conn.Delete(node, -1), nil)
@@ -238,7 +238,7 @@ func record(s *zktest.Server) *traffic {
 	return tr
 }
 
-// take returns the requests since the last call of take.
+// The method take returns the requests since the last call of take.
 func (tr *traffic) take() []string {
 	synctest.Wait()
 	tr.mu.Lock()

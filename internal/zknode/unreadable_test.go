@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// secret creates a node at the head of the queue. Only its creator may read the node.
+// The function secret creates a node at the head of the queue. Only its creator may read the node.
 func secret(t *testing.T, conn *zk.Conn) (node string) {
 	t.Helper()
 	put(t, conn, 0, "/locks", path)

@@ -18,11 +18,11 @@ func (p plan) paths() float64 {
 // contenders returns the number of nodes if all processes queue: one for each process and lock.
 func (p plan) contenders() float64 { return p.procs() * float64(p.Locks) }
 
-// waiting returns the number of contenders that are not the first in their queue.
+// The method waiting returns the number of contenders that are not the first in their queue.
 func (p plan) waiting() float64 { return p.contenders() - p.paths() }
 
-// beats returns the cost of staying connected for the time d. All processes send pings of the client library and syncs. Those that hold
-// or wait also write.
+// The method beats returns the cost of staying connected for the time d. All processes send pings of the client library and syncs. Those
+// that hold or wait also write.
 func (p plan) beats(d time.Duration, using int) figures {
 	t := float64(d) / float64(p.Session)
 	f := figures{Writes: t * 8 * float64(using)}
@@ -31,7 +31,7 @@ func (p plan) beats(d time.Duration, using int) figures {
 	return f
 }
 
-// looks returns the cost of the periodic reads that guard against lost watches. Each waiter reads once in T on average.
+// The method looks returns the cost of the periodic reads that guard against lost watches. Each waiter reads once in T on average.
 func (p plan) looks(d time.Duration) figures {
 	n := float64(d) / float64(p.Session) * p.waiting()
 	return figures{Requests: n, Sent: n}
@@ -49,8 +49,8 @@ func (p plan) firstLooks(d time.Duration) figures {
 // depth is the number of components that each lock path has.
 const depth = 2
 
-// fresh returns the cost of locks on new paths that are held for longer than T/6. First a create and a list fail. Then all parents are
-// created, and then the node is created, listed and watched.
+// The method fresh returns the cost of locks on new paths that are held for longer than T/6. First a create and a list fail. Then all
+// parents are created, and then the node is created, listed and watched.
 func (p plan) fresh() figures {
 	n := p.paths()
 	f := figures{Requests: n * (2 + depth + 2 + 1), Writes: n * (1 + depth + 1), Watches: n, Znodes: 1 + 2*n}
@@ -58,8 +58,8 @@ func (p plan) fresh() figures {
 	return f
 }
 
-// join returns the cost of queueing behind others. Each node needs a create, a list, a watch of itself, and watches of the two nodes
-// ahead of it. If only one node is ahead, it watches that one.
+// The method join returns the cost of queueing behind others. Each node needs a create, a list, a watch of itself, and watches of the
+// two nodes ahead of it. If only one node is ahead, it watches that one.
 func (p plan) join() figures {
 	watches := 3*p.waiting() - p.paths() // the second in a queue has only one node ahead
 	f := figures{Requests: 2*p.waiting() + watches, Writes: p.waiting(), Znodes: p.waiting(), Watches: watches}
@@ -67,8 +67,8 @@ func (p plan) join() figures {
 	return f
 }
 
-// turns returns the cost of n acquisitions in strict order. At the end no contender queues behind: then the watches of the first nodes
-// fire, and the last nodes are watched again.
+// The method turns returns the cost of n acquisitions in strict order. At the end no contender queues behind: then the watches of the
+// first nodes fire, and the last nodes are watched again.
 func (p plan) turns(n float64) figures {
 	own := p.paths()
 	switch {

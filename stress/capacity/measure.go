@@ -116,7 +116,7 @@ func (f *fleet) stages(ctx context.Context) error {
 	return nil
 }
 
-// look reads the counts of the server. It also asks the processes how many turns they have finished.
+// The method look reads the counts of the server. It also asks the processes how many turns they have finished.
 func (f *fleet) look() (counted figures, turns float64, err error) {
 	for _, p := range f.peers {
 		a, err := p.order("look")
@@ -138,7 +138,7 @@ func (f *fleet) tell(peers []*peer, word string) error {
 	return nil
 }
 
-// first lets processes acquire locks on new paths, one process after the other, and waits until their nodes are watched.
+// The method first lets processes acquire locks on new paths, one process after the other, and waits until their nodes are watched.
 func (f *fleet) first(ctx context.Context, peers []*peer) error {
 	for _, p := range peers {
 		if _, err := p.order("queue"); err != nil {
@@ -158,14 +158,14 @@ func (f *fleet) first(ctx context.Context, peers []*peer) error {
 	return f.settle(ctx)
 }
 
-// settle waits until all nodes are watched as planned.
+// The method settle waits until all nodes are watched as planned.
 func (f *fleet) settle(ctx context.Context) error {
 	clock.Sleep(f.plan.Session/6, ctx.Done())
 	return settle(ctx, f.addr, &f.asked)
 }
 
-// others lets processes queue, one after the other. If all did so at once, the server would be busy for so long that heartbeats would be
-// late.
+// The method others lets processes queue, one after the other. If all did so at once, the server would be busy for so long that
+// heartbeats would be late.
 func (f *fleet) others(ctx context.Context, peers []*peer) error {
 	now, err := ask(f.addr, &f.asked)
 	for want := now.Znodes; err == nil && len(peers) > 0; peers = peers[1:] {
@@ -192,7 +192,7 @@ func (f *fleet) takeTurns(ctx context.Context) error {
 	return f.settle(ctx)
 }
 
-// end lets the processes leave the queues and exit.
+// The method end lets the processes leave the queues and exit.
 func (f *fleet) end() error {
 	for _, p := range f.peers {
 		_ = p.In.Close() // first all inputs, so that the processes end at the same time

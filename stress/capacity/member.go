@@ -148,7 +148,7 @@ func (p *peer) order(word string) (answer, error) {
 	return p.hear()
 }
 
-// end closes the input of the member and waits until its process has exited.
+// The method end closes the input of the member and waits until its process has exited.
 func (p *peer) end() error {
 	_ = p.In.Close()
 	return p.Cmd.Wait()

@@ -20,7 +20,8 @@ type figures struct {
 	Watches  float64
 }
 
-// ask reads the counts of the server at addr. The server counts these queries, too: two requests and three answers for each call.
+// The function ask reads the counts of the server at addr. The server counts these queries, too: two requests and three answers for each
+// call.
 func ask(addr string, asked *int) (f figures, err error) {
 	mntr, err := zkserver.Ask(addr, "mntr")
 	if err != nil {
@@ -52,7 +53,7 @@ func ask(addr string, asked *int) (f figures, err error) {
 	return f, nil
 }
 
-// settle waits until the numbers of znodes and watches have not changed for two seconds.
+// The function settle waits until the numbers of znodes and watches have not changed for two seconds.
 func settle(ctx context.Context, addr string, asked *int) error {
 	const still, patience = 4, 240
 	var last figures

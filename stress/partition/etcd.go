@@ -70,9 +70,9 @@ func kill(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 	return choice, l.server(victim).Restart(ctx)
 }
 
-// away waits until the victim may come back. That time is random: it is between the end of the holder's lease and a moment after the
-// waiter has acquired the lock. If the victim came back earlier, the lock might not be lost. If there are other servers, they have
-// elected a leader by then.
+// The method away waits until the victim may come back. That time is random: it is between the end of the holder's lease and a moment
+// after the waiter has acquired the lock. If the victim came back earlier, the lock might not be lost. If there are other servers, they
+// have elected a leader by then.
 func (l *lab) away(ctx context.Context, victim int, random *rand.Rand) (string, error) {
 	if len(l.ensemble.Members) == 1 {
 		return pass(ctx, absence(random)), nil

@@ -81,7 +81,7 @@ func runPlan(ctx context.Context, p plan) (err error) {
 
 func (l *lab) server(id int) *child.Server { return l.ensemble.Members[id-1] }
 
-// settle undoes all faults and waits until every server serves requests.
+// The method settle undoes all faults and waits until every server serves requests.
 func (l *lab) settle(ctx context.Context) error {
 	if err := l.heal(); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (l *lab) everybody() (ids []int) {
 	return ids
 }
 
-// besides returns the servers that the waiter can use while a fault hits the victim. These are the other servers, or the victim if it is
-// the only one.
+// The method besides returns the servers that the waiter can use while a fault hits the victim. These are the other servers, or the
+// victim if it is the only one.
 func (l *lab) besides(victim int) []int {
 	if len(l.ensemble.Members) == 1 {
 		return []int{victim}

@@ -88,7 +88,7 @@ func awaitPlace(ctx context.Context, mutex *tier.Mutex) {
 	}
 }
 
-// awaitEnd checks the hold until a check finds it lost. It returns the time of the last check that found the hold valid.
+// The function awaitEnd checks the hold until a check finds it lost. It returns the time of the last check that found the hold valid.
 func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -143,8 +143,8 @@ func startLocker(j job) (*locker, error) {
 // errLate is the error if a process does not report something in time.
 var errLate = errors.New("not in time")
 
-// await waits until the process reports the event what, and returns its time. It ignores other reports. If that takes longer than long,
-// it returns errLate.
+// The method await waits until the process reports the event what, and returns its time. It ignores other reports. If that takes longer
+// than long, it returns errLate.
 func (l *locker) await(ctx context.Context, what string, long time.Duration) (clock.Instant, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()

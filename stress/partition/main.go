@@ -110,7 +110,7 @@ func parseFlags(args []string, stderr io.Writer) (p plan, labs int, err error) {
 	return p, labs, err
 }
 
-// choose splits the list of faults. If the list is empty, choose returns all faults.
+// The method choose splits the list of faults. If the list is empty, choose returns all faults.
 func (s *site) choose(list string) (faults []string, err error) {
 	names := s.faultNames()
 	if list == "" {

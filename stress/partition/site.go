@@ -31,7 +31,7 @@ type locks interface {
 	Close() error
 }
 
-// dial connects a lock process. Except for the session timeout, all settings are defaults, because users have these.
+// dial connects a lock process. Except for the session timeout, all settings are defaults, because most users have the defaults.
 func (s *site) dial(ctx context.Context, servers []string) (locks, error) {
 	locker, err := s.store.Locks["mutex"].Dial(ctx, store.Options{Servers: servers, SessionTimeout: sessionTimeout})
 	if err != nil {

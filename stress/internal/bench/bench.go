@@ -145,7 +145,7 @@ func (w work) measure(ctx context.Context, cfg load.Config, round int) ([]*repor
 	return found, nil
 }
 
-// figure returns the values of one figure in all runs of a workload with a lock.
+// The method figure returns the values of one figure in all runs of a workload with a lock.
 func (b *benchmark) figure(work, lock, name string) []float64 {
 	for _, m := range b.Works {
 		for _, s := range m.Locks {

@@ -71,7 +71,7 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	need.WantErr(t, "the directory", need.ErrOf(os.Stat(dir)), os.ErrNotExist)
 }
 
-// A writerFunc is a writer that calls itself at each write.
+// A writerFunc is a writer. Each Write calls the function and writes nothing.
 type writerFunc func()
 
 func (f writerFunc) Write(p []byte) (int, error) {

@@ -75,7 +75,7 @@ func (s *series) add(r *report.Result) {
 	}
 }
 
-// span formats the median of some values and the range from the smallest to the largest.
+// The function span formats the median of some values and the range from the smallest to the largest.
 func span(values []float64, text func(float64) string) string {
 	if len(values) == 0 {
 		return "–"

@@ -54,7 +54,7 @@ func quotients(values, divisors []float64) (q []float64) {
 	return q
 }
 
-// columns returns the row for this goal in the table of goals.
+// The method columns returns the row for this goal in the table of goals.
 func (j judged) columns() []string {
 	text := func(v float64) string { return report.Rounded(v, 4) } // four digits, so that a missed goal is visible
 	what, sign, verdict := j.figure, "≥ ", "met"

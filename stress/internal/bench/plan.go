@@ -46,8 +46,8 @@ var (
 	lingering = time.Second
 )
 
-// usual returns the workloads that each store has. In a section, a goroutine sleeps while it holds the lock. If it computed instead, the
-// locks would lack processors.
+// The function usual returns the workloads that each store has. In a section, a goroutine sleeps while it holds the lock. If it computed
+// instead, the locks would lack processors.
 func usual(locks []contestant) (all []work) {
 	for _, section := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
 		for _, n := range [][2]int{{4, 50}, {1, 100}, {4, 1}} { // number of processes, and number of goroutines in each
@@ -59,13 +59,13 @@ func usual(locks []contestant) (all []work) {
 
 func (p plan) works() []work { return append(usual(p.locks), p.more...) }
 
-// pair returns tierlock's mutex with two settings: the default one and strict order.
+// The function pair returns tierlock's mutex with two settings: the default one and strict order.
 func pair(asItComes, inOrder string, s *store.Store) []contestant {
 	return []contestant{{name: asItComes, store: s, kind: "mutex"}, {name: inOrder, store: s, kind: "mutex", handOff: &strict}}
 }
 
-// peers returns the lock that users of the store usually take, and that lock behind a local mutex. A team puts a local mutex in front in
-// order to have one contender for each process.
+// The function peers returns the lock that users of the store usually take, and that lock behind a local mutex. A team puts a local
+// mutex in front in order to have one contender for each process.
 func peers(name string, s *store.Store, kind string) []contestant {
 	return []contestant{{name: perGoroutine(name), store: s, kind: kind}, {name: behindLocal(name), store: s, kind: kind + "-local"}}
 }
@@ -174,7 +174,7 @@ var plans = map[string]plan{
 	},
 }
 
-// zooKeeperOnly returns workloads that only ZooKeeper has: with many locks, with distant servers, and with the other sorts of locks.
+// zooKeeperOnly returns workloads that only ZooKeeper has: with many locks, with distant servers, and with RWMutexes and semaphores.
 func zooKeeperOnly() []work {
 	mine := func(name, kind string) contestant { return contestant{name: name, store: store.ZooKeeper, kind: kind} }
 	keeps := mine(withLinger, "mutex")

@@ -68,7 +68,7 @@ func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing s
 	return result, nil
 }
 
-// draw draws the illegal part of the history. If the history is legal, draw does nothing.
+// The function draw draws the illegal part of the history. If the history is legal, draw does nothing.
 func draw(c *judge.Case, found *report.Chaos, name string) error {
 	if !found.Illegal() {
 		return nil
@@ -94,7 +94,7 @@ type torment struct {
 	stderr  io.Writer
 }
 
-// run makes the run and collects the evidence. It does not check the evidence.
+// The method run makes the run and collects the evidence. It does not check the evidence.
 func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	cfg := t.cfg
 	fence := evidence.NewFence(cfg.Paths)
@@ -158,8 +158,8 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	return c, err
 }
 
-// settle lets the workers run for the time calm after the last fault. On a busy machine it also waits until each path was acquired
-// again. It does not wait for longer than the faults excuse: see the stalls in [judge.Case].
+// The method settle lets the workers run for the time calm after the last fault. On a busy machine it also waits until each path was
+// acquired again. It does not wait for longer than the faults excuse: see the stalls in [judge.Case].
 func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration) error {
 	limit := time.Now().Add(calm + 3*judge.Recovery)
 	for clock.Sleep(calm, ctx.Done()); ctx.Err() == nil && time.Now().Before(limit); clock.Sleep(time.Second, ctx.Done()) {
@@ -171,8 +171,8 @@ func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration)
 	return nil
 }
 
-// gotten returns two events for each hold: when the lock was acquired, and when it was last known to be valid. The trace of the process
-// has to explain them.
+// The function gotten returns two events for each hold: when the lock was acquired, and when it was last known to be valid. The trace of
+// the process has to explain them.
 func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 	for _, h := range holds {
 		hold := &trace.Hold{Path: paths[h.Path], Token: h.Token}
@@ -189,7 +189,7 @@ func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 	return events
 }
 
-// rage injects faults until the duration of the run is over or ctx ends. It returns when all faults are healed.
+// The method rage injects faults until the duration of the run is over or ctx ends. It returns when all faults are healed.
 func (t *torment) rage(ctx context.Context, d *faultLog, f *fleet, fence *evidence.Fence) {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.Duration)
 	defer cancel()

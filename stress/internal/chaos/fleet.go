@@ -44,7 +44,7 @@ func newFleet(life context.Context, t load.Task, random *rand.Rand) (*fleet, err
 	return f, nil
 }
 
-// launch starts a new worker in a slot and tells it to begin.
+// The method launch starts a new worker in a slot and tells it to begin.
 func (f *fleet) launch(s *slot) error {
 	t := f.template
 	t.Process = s.process + t.Procs
@@ -62,7 +62,7 @@ func (f *fleet) launch(s *slot) error {
 	return nil
 }
 
-// mix returns one of the choices at random. If the command line has set the value, mix returns that value.
+// The method mix returns one of the choices at random. If the command line has set the value, mix returns that value.
 func (f *fleet) mix(chosen *time.Duration, choices ...time.Duration) *time.Duration {
 	if chosen != nil {
 		return chosen

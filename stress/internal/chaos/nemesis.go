@@ -15,7 +15,8 @@ type nemesis struct {
 	faultLog *faultLog
 }
 
-// rage injects all faults again and again, each time in a random order. Before each fault it pauses, for at most calm session timeouts.
+// The method rage injects all faults again and again, each time in a random order. Before each fault it pauses, for at most calm session
+// timeouts.
 func (n *nemesis) rage(ctx context.Context, faults []func(context.Context), calm float64) {
 	for {
 		for _, i := range n.random.Perm(len(faults)) {
@@ -27,7 +28,7 @@ func (n *nemesis) rage(ctx context.Context, faults []func(context.Context), calm
 	}
 }
 
-// pause waits for a random time from low to high session timeouts. It returns earlier if ctx ends.
+// The method pause waits for a random time from low to high session timeouts. It returns earlier if ctx ends.
 func (n *nemesis) pause(ctx context.Context, low, high float64) {
 	share := low + (high-low)*n.random.Float64()
 	clock.Sleep(time.Duration(share*float64(n.timeout)), ctx.Done())

@@ -40,7 +40,7 @@ func (n *nemesis) serverFaults(cluster *store.Cluster) []func(context.Context) {
 	return faults
 }
 
-// leader returns the leader. If an election takes long, it returns nil.
+// The method leader returns the leader. If an election takes long, it returns nil.
 func (n *nemesis) leader(cluster *store.Cluster) *child.Server {
 	ctx, cancel := context.WithTimeout(context.Background(), n.timeout)
 	defer cancel()

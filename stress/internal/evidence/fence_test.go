@@ -55,7 +55,7 @@ func TestFenceServesOtherProcesses(t *testing.T) {
 	need.Equal(t, "read", answer.Fenced, 42)
 }
 
-// ask makes an access and requires that it returns no error.
+// The function ask makes an access and requires that it returns no error.
 func ask(t *testing.T, access func(Access, *Answer) error, a Access) (answer Answer) {
 	t.Helper()
 	need.OK(t, access(a, &answer))

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// share maps the first bytes of a file into the memory of this process.
+// The function share maps the first bytes of a file into the memory of this process.
 func share(file *os.File, size int) ([]byte, error) {
 	return syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 }

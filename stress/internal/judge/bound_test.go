@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// measured returns the result of a run with sections of 1 ms. One transfer in that run took very long.
+// The function measured returns the result of a run with sections of 1 ms. One transfer in that run took very long.
 func measured(procs int, away time.Duration) *report.Result {
 	return &report.Result{
 		Lock: "mutex", Procs: procs, Paths: 1, Busy: 0.5, Duration: int64(time.Second), Acquisitions: 500, Absences: 100,

@@ -23,7 +23,7 @@ const Recovery = 15 * time.Second
 type Case struct {
 	Rule               rule.Rule
 	SessionTimeout     time.Duration
-	Lease              time.Duration // of a session; a holder that was paused for longer must notice its loss
+	Lease              time.Duration // the lease of a session; a holder that was paused for longer must notice the loss
 	Begin, Healed, End clock.Instant // Healed is the time at which the last fault was undone
 	Interrupted        bool
 	Holds              []evidence.Hold
@@ -98,8 +98,8 @@ func (c *Case) Resumed(paths int) bool {
 	return true
 }
 
-// count fills in the part of the result that a run without faults has, too: throughput, waits and the tallies of the workers. A killed
-// worker leaves no tally, so its sections are counted from the holds.
+// The method count fills in the part of the result that a run without faults has, too: throughput, waits and the tallies of the workers.
+// A killed worker leaves no tally, so its sections are counted from the holds.
 func (c *Case) count(r *report.Result) {
 	t := newTotals(r.Procs)
 	for _, h := range c.Holds {

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
-// turns returns n legal holds that alternate between two processes.
+// The function turns returns n legal holds that alternate between two processes.
 func turns(n int) (holds []evidence.Hold) {
 	for i := range n {
 		holds = append(holds, span(1+i%2, int64(i+1), clock.Instant(10*i+1), clock.Instant(10*i+5)))

@@ -22,13 +22,13 @@ func perPath(holds []evidence.Hold, paths int) [][]evidence.Hold {
 	return sorted
 }
 
-// ours returns the holds without those that were already lost when Acquire returned.
+// The function ours returns the holds without those that were already lost when Acquire returned.
 func ours(holds []evidence.Hold) []evidence.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Valid == 0 })
 }
 
-// overlaps counts the holds that began too early. A hold began too early if earlier holds were still known to be valid and left too
-// little room. The holds are those of one path, in the order of Got.
+// The function overlaps counts the holds that began too early. A hold began too early if earlier holds were still known to be valid and
+// left too little room. The holds are those of one path, in the order of Got.
 func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	var inside []evidence.Hold
 	for _, h := range holds {
@@ -43,8 +43,8 @@ func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	return n
 }
 
-// meetings counts the cases in which a kernel lock of a path was not free at once. A case counts as late if a hold explains it: its
-// holder was still inside after it had lost the lock, or had died. The other cases are unexplained.
+// The function meetings counts the cases in which a kernel lock of a path was not free at once. A case counts as late if a hold explains
+// it: its holder was still inside after it had lost the lock, or had died. The other cases are unexplained.
 func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64) {
 	var suspects []evidence.Hold
 	for _, h := range holds {
@@ -72,8 +72,8 @@ func ofWeight(holds []evidence.Hold, weight int64) []evidence.Hold {
 	return slices.DeleteFunc(slices.Clone(holds), func(h evidence.Hold) bool { return h.Weight != weight })
 }
 
-// stopped looks at the holds during which their process was paused. It returns three numbers: how many there are, how many of them were
-// lost, and how many were still valid after a pause that was longer than a lease.
+// The function stopped looks at the holds during which their process was paused. It returns three numbers: how many there are, how many
+// of them were lost, and how many were still valid after a pause that was longer than a lease.
 func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned, lost, missing int64) {
 	for _, s := range stops {
 		for _, h := range holds {
@@ -88,9 +88,9 @@ func stopped(holds []evidence.Hold, stops []Stop, lease time.Duration) (spanned,
 	return spanned, lost, missing
 }
 
-// stalls counts the times for which a path was not acquired, if they are longer than patience. Each disturbance in such a time extends
-// the limit by the length of the disturbance and by patience. holds are holds of the path, in the order of Got. stalls also returns the
-// longest time for which the path was not acquired.
+// The function stalls counts the times for which a path was not acquired, if they are longer than patience. Each disturbance in such a
+// time extends the limit by the length of the disturbance and by patience. holds are holds of the path, in the order of Got. stalls also
+// returns the longest time for which the path was not acquired.
 func stalls(holds []evidence.Hold, begin, end clock.Instant, faults []Disturbance, patience time.Duration,
 ) (n int64, longest time.Duration) {
 	last := begin

@@ -10,21 +10,21 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// span returns a hold that its process released normally.
+// The function span returns a hold that its process released normally.
 func span(process int, token int64, got, until clock.Instant) evidence.Hold {
 	return evidence.Hold{
 		Process: process, ID: int(got), Weight: 1, Token: token, Asked: got - 1, Got: got, Left: until, Valid: until, Over: until + 1,
 	}
 }
 
-// late returns a hold that was lost: it was known to be valid until the instant valid, and ended only later.
+// The function late returns a hold that was lost: it was known to be valid until the instant valid, and ended only later.
 func late(process int, token int64, got, valid, over clock.Instant) evidence.Hold {
 	h := span(process, token, got, over-1)
 	h.Valid, h.Lost = valid, true
 	return h
 }
 
-// killed returns a hold that was known to be valid until valid. Its process was killed at some time after that.
+// The function killed returns a hold that was known to be valid until valid. Its process was killed at some time after that.
 func killed(process int, token int64, got, valid clock.Instant) evidence.Hold {
 	h := late(process, token, got, valid, valid+2)
 	h.Over, h.Left, h.Lost = 0, 0, false
@@ -36,7 +36,7 @@ func met(h evidence.Hold, from, until clock.Instant) evidence.Hold {
 	return h
 }
 
-// weighing returns the hold h with the given weight.
+// The function weighing returns the hold h with the given weight.
 func weighing(weight int64, h evidence.Hold) evidence.Hold {
 	h.Weight = weight
 	return h

@@ -67,7 +67,7 @@ func Summarize(r *report.Result, rule rule.Rule, tallies []*evidence.Tally, coun
 	r.Decide()
 }
 
-// jain returns Jain's fairness index. The index is 1 if all n counts are equal, and 1/n if only one count is not zero.
+// The function jain returns Jain's fairness index. The index is 1 if all n counts are equal, and 1/n if only one count is not zero.
 func jain(counts []int64) float64 {
 	var sum, squares float64
 	for _, n := range counts {

@@ -36,7 +36,7 @@ func (t *totals) waits(alone bool) *durations.Histogram {
 	return t.sharedWaits
 }
 
-// report writes the sums into the result of a run that took elapsed.
+// The method report writes the sums into the result of a run that took elapsed.
 func (t *totals) report(r *report.Result, rule rule.Rule, elapsed time.Duration) {
 	r.Duration = elapsed.Nanoseconds()
 	all := newSide(t.alone, t.shared, elapsed)

@@ -52,7 +52,7 @@ func StartChild(life context.Context, t Task) (*Child, error) {
 	return e, nil
 }
 
-// listen reads the messages of the worker until the worker exits.
+// The method listen reads the messages of the worker until the worker exits.
 func (e *Child) listen() {
 	isReady := false
 	for {
@@ -79,7 +79,7 @@ func (e *Child) listen() {
 	}
 }
 
-// await returns when each worker has reached the milestone.
+// The method await returns when each worker has reached the milestone.
 func (c Children) await(milestone func(*Child) <-chan struct{}) {
 	for _, e := range c {
 		<-milestone(e)

@@ -38,7 +38,8 @@ func (e *Child) Pause() bool {
 	return true
 }
 
-// paused reports whether all threads of the worker have stopped. If the operating system does not show that, paused returns true.
+// The method paused reports whether all threads of the worker have stopped. If the operating system does not show that, paused returns
+// true.
 func (e *Child) paused() bool {
 	threads := fmt.Sprintf("/proc/%d/task", e.Cmd.Process.Pid)
 	entries, err := os.ReadDir(threads)

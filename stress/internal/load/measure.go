@@ -52,8 +52,8 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 // calibrated is how long the measurement of transfers before a run lasts.
 const calibrated = time.Second
 
-// calibrate measures how long a transfer takes: for a moment, the same processes run and pass the lock on at each release. If the lock
-// promises no bound that depends on that time, calibrate measures nothing and the result is empty.
+// The function calibrate measures how long a transfer takes: for a moment, the same processes run and pass the lock on at each release.
+// If the lock promises no bound that depends on that time, calibrate measures nothing and the result is empty.
 func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 	if result := cfg.Result(); !judge.Promises(result) {
 		return result, nil
@@ -102,7 +102,7 @@ func Measure(ctx context.Context, cfg Config) (*report.Result, error) {
 	return workers.perform(ctx, cfg, seen, registers)
 }
 
-// perform makes one run. Its workers have just been started.
+// The method perform makes one run. Its workers have just been started.
 func (c Children) perform(ctx context.Context, cfg Config, seen store.Observer, registers []*evidence.Register) (*report.Result, error) {
 	c.await(func(e *Child) <-chan struct{} { return e.ready })
 	before, known := seen.Traffic()

@@ -27,7 +27,7 @@ func Quiet() bool {
 	return 2*running[looks/2] <= runtime.NumCPU()
 }
 
-// runnable counts the threads on this machine that are running or ready to run. It leaves out the calling thread.
+// The function runnable counts the threads on this machine that are running or ready to run. It leaves out the calling thread.
 func runnable() int {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

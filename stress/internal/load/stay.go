@@ -61,7 +61,7 @@ type stay struct {
 	random  *rand.Rand
 }
 
-// look checks whether the lock is still held, and records the answer.
+// The method look checks whether the lock is still held, and records the answer.
 func (s *stay) look() bool {
 	at := clock.Now() // read before the check, because the process may be paused between the two
 	if s.held.Err() != nil {
@@ -89,7 +89,7 @@ func (s *stay) visit(ctx context.Context) error {
 	return errors.Join(err, left)
 }
 
-// pass accesses the fence. An exclusive section increments the registers of the fence. A shared section reads them twice.
+// The method pass accesses the fence. An exclusive section increments the registers of the fence. A shared section reads them twice.
 func (s *stay) pass(ctx context.Context) error {
 	begin, end := s.witness.fence.Read, s.witness.fence.Write
 	access := evidence.Access{Path: s.Path, Token: s.Token, Process: int64(s.Process)}

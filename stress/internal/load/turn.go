@@ -171,7 +171,7 @@ func (w *worker) fail(err error) {
 	w.found.Errors[kind(err)]++
 }
 
-// kind returns the text of the innermost error in err, because that text has no path and no address.
+// The function kind returns the text of the innermost error in err, because that text has no path and no address.
 func kind(err error) string {
 	for {
 		switch e := err.(type) { //nolint:errorlint // this is the walk along the chain

@@ -40,7 +40,7 @@ func BeWorker() {
 	os.Exit(0)
 }
 
-// work is the main function of a worker.
+// The function work is the main function of a worker.
 func work() error {
 	var t Task
 	orders, err := twin.Begin(&t)

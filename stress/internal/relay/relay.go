@@ -103,7 +103,7 @@ func (r *Relay) serve(l net.Listener, target string) {
 	}
 }
 
-// join forwards the data of one connection, in both directions, until either side ends the connection.
+// The method join forwards the data of one connection, in both directions, until either side ends the connection.
 func (r *Relay) join(client net.Conn, target string) {
 	defer r.drop(client)
 	if !r.admit(client) {
@@ -121,7 +121,7 @@ func (r *Relay) join(client net.Conn, target string) {
 	r.pump(client, server, &r.answers, func() {})
 }
 
-// asked is called before a request is forwarded. If this is the last request, it stops the following ones.
+// The method asked is called before a request is forwarded. If this is the last request, it stops the following ones.
 func (r *Relay) asked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,8 +142,8 @@ type flight struct {
 // delay needs.
 const maxFlights = 1 << 12
 
-// pump forwards data until there is no more. It then closes both connections, so that the other direction ends, too. Data that is under
-// way arrives before the end of the connection.
+// The method pump forwards data until there is no more. It then closes both connections, so that the other direction ends, too. Data
+// that is under way arrives before the end of the connection.
 func (r *Relay) pump(to, from net.Conn, flowing *mutexbool.Bool, passes func()) {
 	defer to.Close()
 	defer from.Close()
@@ -167,7 +167,7 @@ func (r *Relay) pump(to, from net.Conn, flowing *mutexbool.Bool, passes func()) 
 	}
 }
 
-// launch reads data as soon as it arrives, and says when each piece is due.
+// The method launch reads data as soon as it arrives, and says when each piece is due.
 func (r *Relay) launch(flights chan<- flight, from net.Conn) {
 	defer close(flights)
 	buffer := make([]byte, 32<<10)

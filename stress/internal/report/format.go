@@ -26,7 +26,7 @@ func Rounded(v float64, digits int) string {
 	return grouped(text)
 }
 
-// grouped separates the thousands of a number with commas.
+// The function grouped separates the thousands of a number with commas.
 func grouped(digits string) string {
 	for i := len(digits) - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]

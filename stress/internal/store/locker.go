@@ -52,7 +52,7 @@ func locksOf(open open, sorts []Sort, others map[string]Dial) map[string]Kind {
 // everything that the registry does not end.
 type open func(ctx context.Context, o Options) (locks *tier.Registry, disconnect func() error, err error)
 
-// opened returns the results of an open function that has made a connection. If err is not nil, opened disconnects.
+// The function opened returns the results of an open function that has made a connection. If err is not nil, opened disconnects.
 func opened(locks *tier.Registry, err error, disconnect func() error) (*tier.Registry, func() error, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, disconnect())
@@ -191,8 +191,8 @@ type peer struct {
 func (p peer) Contender(path string) (Contender, error) { return p.contender(path), nil }
 func (p peer) Close() error                             { return p.close() }
 
-// local puts a mutex in front of a lock, as a team may do in order to have one contender for each process. The lock is dialed for a
-// single goroutine. It therefore has a single connection or session, and only one path is in use at a time.
+// The function local puts a mutex in front of a lock, as a team may do in order to have one contender for each process. The lock is
+// dialed for a single goroutine. It therefore has a single connection or session, and only one path is in use at a time.
 func local(dial Dial) Dial {
 	return func(ctx context.Context, o Options) (Locker, error) {
 		o.Goroutines = 1

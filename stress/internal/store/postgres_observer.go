@@ -26,7 +26,7 @@ func observePostgres(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// prepare creates the table for version locks, and a row for each lock.
+// The method prepare creates the table for version locks, and a row for each lock.
 func (o *postgresObserver) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()

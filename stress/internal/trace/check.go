@@ -103,7 +103,7 @@ type (
 	}
 )
 
-// A contender is a contender that any event mentions. Perhaps it never was in the queue.
+// A contender has what the checker knows about a contender that any event mentions. Perhaps that contender never was in the queue.
 type contender struct {
 	process string
 	session string
@@ -113,7 +113,7 @@ type contender struct {
 	tokens map[int64]*seen // what the trace shows about it with each token, since its name may be used again
 }
 
-// A seen is what the whole trace shows about a contender.
+// A seen has what the whole trace shows about a contender.
 type seen struct {
 	path      string        // the queue that it entered
 	told      clock.Instant // when a view showed it for the first time
@@ -134,7 +134,7 @@ func (p *contender) of(token int64) *seen {
 	return p.tokens[token]
 }
 
-// tell records that a view has shown the contender, and that the contender was there at the time alive or later.
+// The method tell records that a view has shown the contender, and that the contender was there at the time alive or later.
 func (s *seen) tell(v View, alive clock.Instant) {
 	if v.InGracePeriod {
 		return
@@ -143,7 +143,7 @@ func (s *seen) tell(v View, alive clock.Instant) {
 	s.facts = s.add(facts{v.Has, v.Asked, v.Behind}, all)
 }
 
-// token returns the first token that was reported after the contender's Enter was sent. It returns 0 if there is none.
+// The method token returns the first token that was reported after the contender's Enter was sent. It returns 0 if there is none.
 func (p *contender) token(path string, sent clock.Instant) (token int64) {
 	for t, s := range p.tokens {
 		if t != 0 && s.path == path && s.told >= sent && (token == 0 || s.told < p.tokens[token].told) {
@@ -164,8 +164,8 @@ type lease struct {
 // percent, since the store's clock may be a little faster.
 func (l *lease) renew(sent clock.Instant) { l.until = max(l.until, sent.Add(l.ttl-l.ttl/100)) }
 
-// prepare sorts the events. It also collects what later events show about earlier ones: the answer to each command, and the time up to
-// which each contender is known to have been there.
+// The method prepare sorts the events. It also collects what later events show about earlier ones: the answer to each command, and the
+// time up to which each contender is known to have been there.
 func (c *checker) prepare(events []Event) []Event {
 	events = slices.Clone(events)
 	for i, e := range events {
@@ -223,7 +223,7 @@ func (c *checker) prepare(events []Event) []Event {
 	return events
 }
 
-// inOrder sorts events by time, as exactly as the different clocks of the processes allow.
+// The function inOrder sorts events by time, as exactly as the different clocks of the processes allow.
 func inOrder(events []Event) []Event {
 	events = slices.Clone(events)
 	for i, e := range events {
@@ -238,7 +238,8 @@ func inOrder(events []Event) []Event {
 	return events
 }
 
-// tells records what a view shows. sent is when the view was requested. A notification was not requested and may be late; its sent is 0.
+// The method tells records what a view shows. sent is when the view was requested. A notification was not requested and may be late; its
+// sent is 0.
 func (c *checker) tells(at clock.Instant, v View, sent clock.Instant) {
 	c.mention(at, Ref{ID: v.ID, Token: v.Token}, Ref{ID: v.Nearest})
 	if p := c.contenders[v.ID]; v.Known {
@@ -263,7 +264,7 @@ func (c *checker) mention(at clock.Instant, refs ...Ref) {
 	}
 }
 
-// take checks whether an event is possible after all earlier ones.
+// The method take checks whether an event is possible after all earlier ones.
 func (c *checker) take(e Event) error {
 	o := c.ops[command{e.Process, e.Number}]
 	switch e.Kind {
@@ -282,7 +283,7 @@ func (c *checker) take(e Event) error {
 	return nil
 }
 
-// at returns the history of the queue that a contender is in. The permits of a path have a queue of their own.
+// The method at returns the history of the queue that a contender is in. The permits of a path have a queue of their own.
 func (c *checker) at(r Ref) *history {
 	path := r.Path
 	if r.Permits > 0 {
@@ -356,7 +357,7 @@ func (c *checker) answer(o *op) error {
 	return nil
 }
 
-// allows checks an answer against what is known of the session: can the session have expired, or can it still exist?
+// The method allows checks an answer against what is known of the session: can the session have expired, or can it still exist?
 func (l *lease) allows(o *op, own bool) error {
 	switch {
 	case o.answer.Outcome == queue.Expired && o.answered < l.until:
@@ -369,7 +370,7 @@ func (l *lease) allows(o *op, own bool) error {
 	return nil
 }
 
-// renewed checks each view that a renewal has returned.
+// The method renewed checks each view that a renewal has returned.
 func (c *checker) renewed(o *op, ttl time.Duration) error {
 	if len(o.looks) < len(o.answer.Views) {
 		return errors.New("a renewal tells of a contender that it did not name")
@@ -392,7 +393,7 @@ func (c *checker) renewed(o *op, ttl time.Duration) error {
 	return nil
 }
 
-// news checks a notification. Since a notification may be late, what it says may be true now or may have been true before.
+// The method news checks a notification. Since a notification may be late, what it says may be true now or may have been true before.
 func (c *checker) news(e Event) error {
 	p := c.contenders[e.News.ID]
 	if p.process != e.Process {
@@ -405,7 +406,7 @@ func (c *checker) news(e Event) error {
 	return nil
 }
 
-// tell records that a process was told, by a view, that it has the lock.
+// The method tell records that a process was told, by a view, that it has the lock.
 func (c *checker) tell(process string, h *history, v View, now clock.Instant) {
 	h.top = max(h.top, v.Token)
 	g := grant{process, h.path, v.Token}
@@ -429,7 +430,7 @@ func (c *checker) hold(e Event) error {
 	return fmt.Errorf("%s: has the lock with token %d, and was not told so", e.Hold.Path, e.Hold.Token)
 }
 
-// until returns the end of a contender's lease. The contender stays until then if no command removes it.
+// The method until returns the end of a contender's lease. The contender stays until then if no command removes it.
 func (c *checker) until(p *contender) clock.Instant {
 	if x := c.leases[session{p.process, p.session}]; x != nil && !c.rules.OwnTTL {
 		return x.until
@@ -437,9 +438,9 @@ func (c *checker) until(p *contender) clock.Instant {
 	return p.lease.until
 }
 
-// past returns a time after which the contender of an unanswered command is certainly gone. If the contender has its own lease, the
-// lease begins when the command is executed. The command is assumed to be executed within twice the lease. A store checks for expired
-// leases only from time to time, and not while it is paused. Therefore a store may keep a contender for two more leases.
+// The method past returns a time after which the contender of an unanswered command is certainly gone. If the contender has its own
+// lease, the lease begins when the command is executed. The command is assumed to be executed within twice the lease. A store checks for
+// expired leases only from time to time, and not while it is paused. Therefore a store may keep a contender for two more leases.
 func (c *checker) past(o *op) clock.Instant {
 	until := c.until(c.contenders[o.ID])
 	if x := c.leases[session{o.process, o.Session}]; x != nil {
@@ -451,7 +452,7 @@ func (c *checker) past(o *op) clock.Instant {
 	return until
 }
 
-// forgets reports whether a server may have lost data at the time now.
+// The method forgets reports whether a server may have lost data at the time now.
 func (c *checker) forgets(now clock.Instant) bool {
 	i, _ := slices.BinarySearch(c.silent, now)
 	return i < len(c.silent) && c.silent[i].Sub(now) < forgotten

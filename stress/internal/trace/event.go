@@ -154,8 +154,8 @@ func (e Event) inGracePeriod() bool {
 	return e.News != nil && e.News.InGracePeriod || e.Answer != nil && (e.Answer.InGracePeriod || e.Answer.View.InGracePeriod)
 }
 
-// apart puts the name of the process before the name of each contender, so that different processes have different names. In a view it
-// removes the name of the nearest contender, which may be of another process.
+// The function apart puts the name of the process before the name of each contender, so that different processes have different names.
+// In a view it removes the name of the nearest contender, which may be of another process.
 func apart(e Event) Event {
 	name := func(r Ref) Ref {
 		if r.ID != "" {
@@ -188,7 +188,7 @@ func apart(e Event) Event {
 	return e
 }
 
-// each applies f to all elements and returns the results.
+// The function each applies f to all elements and returns the results.
 func each[A, B any](all []A, f func(A) B) (list []B) {
 	for _, a := range all {
 		list = append(list, f(a))

@@ -45,7 +45,7 @@ const (
 	surplus = 1 << 18 // number of states that may be looked at in all, in addition to eight for each event
 )
 
-// look splits a renewal: it adds a Look for each view in the answer, so each view is checked like the answer to a Look.
+// The method look splits a renewal: it adds a Look for each view in the answer, so each view is checked like the answer to a Look.
 func (o *op) look() {
 	if o.answer == nil || o.answer.Outcome != queue.Done {
 		return
@@ -90,7 +90,7 @@ func (h *history) answer(o *op) error {
 	return nil
 }
 
-// news keeps those states in which a view is true now or was true before.
+// The method news keeps those states in which a view is true now or was true before.
 func (h *history) news(v View, now clock.Instant) error {
 	err := h.explain(&op{Command: Command{Op: queue.Look}}, now, func(s *state) *state {
 		if v.Known && !s.met(v) && slices.ContainsFunc(h.ops, func(o *op) bool { return o.ID == v.ID && o.enters() }) {
@@ -163,7 +163,7 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 	return nil
 }
 
-// steps returns all states that one step leads to. A step is a command, the end of a lease, or a loss of data.
+// The method steps returns all states that one step leads to. A step is a command, the end of a lease, or a loss of data.
 func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 	forgets := h.checker.forgets(now)
 	for _, o := range h.ops {
@@ -202,8 +202,8 @@ func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 	return states
 }
 
-// stays reports whether an unanswered removal of a contender cannot have had an effect by now: the contender is not there, or the trace
-// shows it later.
+// The method stays reports whether an unanswered removal of a contender cannot have had an effect by now: the contender is not there, or
+// the trace shows it later.
 func (h *history) stays(s *state, r Ref, now clock.Instant) bool {
 	i := s.find(r)
 	if i < 0 || s.queue[i].Token == 0 {
@@ -222,7 +222,7 @@ func (h *history) next(top int64) int64 {
 	return h.tokens[i]
 }
 
-// pass marks those commands as executed that have no effect in this state. Executing them later would explain no more.
+// The method pass marks those commands as executed that have no effect in this state. Executing them later would explain no more.
 func (h *history) pass(s *state) {
 	for _, o := range h.ops {
 		if s.unordered || o.open() || slices.Contains(s.done, o.number) || o.Op == queue.Leave && h.comes(s, o.ID) {
@@ -234,7 +234,7 @@ func (h *history) pass(s *state) {
 	}
 }
 
-// comes reports whether a contender may still enter: a command that lets it enter was not executed yet.
+// The method comes reports whether a contender may still enter: a command that lets it enter was not executed yet.
 func (h *history) comes(s *state, id string) bool {
 	return slices.ContainsFunc(h.ops, func(o *op) bool {
 		return o.enters() && o.ID == id && !slices.Contains(s.done, o.number) && (o.token == 0 || o.token > s.top)
@@ -276,7 +276,7 @@ func (h *history) Error() string {
 	return fmt.Sprintf("before that the queue was %s; under way: %s", some(queues, " or "), some(commands, ", "))
 }
 
-// some joins the first few texts and says how many more there are.
+// The function some joins the first few texts and says how many more there are.
 func some(all []string, between string) string {
 	const few = 8
 	if len(all) > few {

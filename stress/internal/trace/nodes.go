@@ -28,7 +28,7 @@ type tree struct {
 	sessions map[int64]*owner
 	lines    map[lineOf]*heard
 	order    map[int64]bool // the numbers of the transactions that were answered
-	last     int64          // the highest number in order
+	last     int64          // the highest transaction that was answered
 }
 
 type lineOf struct {
@@ -149,7 +149,7 @@ func (t *tree) foretell(events []Event) {
 func (x *txn) open() bool { return x.reply == nil }
 func (x *txn) done() bool { return x.reply != nil && x.reply.Code == wire.CodeOK }
 
-// ops returns the operations of a multi. For any other request, it returns the request itself.
+// The method ops returns the operations of a multi. For any other request, it returns the request itself.
 func (x *txn) ops() []Request {
 	if x.Op == "multi" {
 		return x.Ops
@@ -179,7 +179,7 @@ func (t *tree) below(path string) *nodes {
 	return q
 }
 
-// add records a node. born is 0 if the creation was not answered.
+// The method add records a node. born is 0 if the creation was not answered.
 func (t *tree) add(at string, by *txn, born int64) *node {
 	n := &node{path: at, by: by, born: born, place: born}
 	n.number, _ = strconv.Atoi(at[max(0, len(at)-digits):])
@@ -210,7 +210,7 @@ func (t *tree) session(id int64) *owner {
 	return s
 }
 
-// take checks whether an event is possible.
+// The method take checks whether an event is possible.
 func (t *tree) take(e Event) error {
 	x := t.txns[command{e.Process, e.Number}]
 	key := lineOf{e.Process, e.Line}
@@ -334,7 +334,7 @@ func (t *tree) connected(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// ends records the end of a session, with its transaction if that is known.
+// The method ends records the end of a session, with its transaction if that is known.
 func (t *tree) ends(s *owner, zxid int64, now clock.Instant) error {
 	switch {
 	case !s.closed && now < s.until:
@@ -347,7 +347,7 @@ func (t *tree) ends(s *owner, zxid int64, now clock.Instant) error {
 	return nil
 }
 
-// wrote checks the answer to a write that was executed.
+// The method wrote checks the answer to a write that was executed.
 func (t *tree) wrote(x *txn, now clock.Instant) error {
 	z, s := x.reply.Zxid, t.session(x.Session)
 	switch {
@@ -418,7 +418,7 @@ func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 	return nil
 }
 
-// out counts the nodes that were created up to a transaction and that cannot have been deleted by now.
+// The method out counts the nodes that were created up to a transaction and that cannot have been deleted by now.
 func (t *tree) out(q *nodes, z int64, now clock.Instant) (n int) {
 	for _, m := range q.there {
 		if m.born != 0 && m.born <= z && !t.removable(m, now) {
@@ -480,13 +480,13 @@ func (t *tree) sees(at string, z int64) (*node, error) {
 	return n, nil
 }
 
-// removable reports whether a node can have been deleted by now, by a request or by the end of its session.
+// The method removable reports whether a node can have been deleted by now, by a request or by the end of its session.
 func (t *tree) removable(n *node, now clock.Instant) bool {
 	s := t.session(n.by.Session)
 	return n.gone != 0 || t.deleted(n) || s.closed || now >= s.until
 }
 
-// deleted reports whether a request to delete the node was sent: the request may have been executed.
+// The method deleted reports whether a request to delete the node was sent: the request may have been executed.
 func (t *tree) deleted(n *node) bool {
 	return slices.ContainsFunc(t.removing[n.path], func(x *txn) bool { return x.begun })
 }
@@ -516,7 +516,7 @@ func (t *tree) misses(n *node, z int64, now clock.Instant) error {
 	return nil
 }
 
-// finds is called when a request has failed because a node did not exist. It records that about the node.
+// The method finds is called when a request has failed because a node did not exist. It records that the node was missing.
 func (t *tree) finds(x *txn, now clock.Instant) error {
 	ops := x.ops()
 	if o := ops[min(x.reply.Failed, len(ops)-1)]; !o.creates() {
@@ -525,7 +525,7 @@ func (t *tree) finds(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// tells checks what a read has returned about a node.
+// The method tells checks what a read has returned about a node.
 func (t *tree) tells(at string, r Reply, z int64) error {
 	n, err := t.sees(at, z)
 	if n == nil || err != nil {
@@ -562,7 +562,7 @@ func (t *tree) reads(x *txn, now clock.Instant) error {
 	return nil
 }
 
-// lists checks an answer that lists the nodes below a path.
+// The method lists checks an answer that lists the nodes below a path.
 func (t *tree) lists(above string, names []string, z int64, now clock.Instant) error {
 	listed := map[string]bool{}
 	for _, name := range names {
@@ -583,7 +583,7 @@ func (t *tree) lists(above string, names []string, z int64, now clock.Instant) e
 	return nil
 }
 
-// told records an event that reports the deletion of a node. All later answers on the connection have to show the deletion.
+// The method told records an event that reports the deletion of a node. All later answers on the connection have to show the deletion.
 func (t *tree) told(l *heard, at string, now clock.Instant) error {
 	delete(l.watched, at)
 	delete(l.awaited, at)

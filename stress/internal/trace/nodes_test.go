@@ -97,7 +97,7 @@ func useTogether(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry
 	}
 }
 
-// A round of faults takes two sessions and two seconds.
+// A round of faults takes two session timeouts and two seconds.
 func TestWhatZooKeeperDidIsPossible(t *testing.T) {
 	for faults, long := range map[bool]time.Duration{false: 5 * time.Second, true: 3 * ttl} {
 		events := runNodes(t, long, faults)
@@ -113,7 +113,8 @@ func TestWhatZooKeeperDidIsPossible(t *testing.T) {
 	}
 }
 
-// replies returns a forger of replies to requests with the operation op. f changes one reply and reports whether it has changed it.
+// The function replies returns a forger of replies to requests with the operation op. f changes one reply and reports whether it has
+// changed it.
 func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([]Event, bool) {
 	return func(events []Event, at int) ([]Event, bool) {
 		e := &events[at]
@@ -127,7 +128,7 @@ func replies(op string, f func(q *Request, r *Reply) bool) func([]Event, int) ([
 	}
 }
 
-// answers reports whether the event is the answer to an executed operation.
+// The method answers reports whether the event is the answer to an executed operation.
 func (e Event) answers(op string) bool {
 	return e.Kind == Answered && e.Request.Op == op && e.Reply.Code == wire.CodeOK
 }

@@ -34,7 +34,7 @@ type facts struct{ had, asked, behind bool }
 
 var all = facts{true, true, true}
 
-// add returns f together with those facts of now that are also in told.
+// The method add returns f together with those facts of now that are also in told.
 func (f facts) add(now, told facts) facts {
 	return facts{f.had || now.had && told.had, f.asked || now.asked && told.asked, f.behind || now.behind && told.behind}
 }
@@ -48,7 +48,7 @@ func (s *state) clone() *state {
 	return &next
 }
 
-// key returns a text. Two states have the same text if they differ in nothing relevant.
+// The method key returns a text. Two states have the same text if they differ in nothing relevant.
 func (s *state) key() string {
 	key := make([]byte, 0, 256)
 	for _, p := range s.queue {
@@ -65,7 +65,7 @@ func (s *state) key() string {
 	return string(strconv.AppendInt(append(key, ' '), s.top, 10))
 }
 
-// key appends a place to a key. It leaves out what the contender's name determines, which is the same in all states.
+// The method key appends a place to a key. It leaves out what the contender's name determines, which is the same in all states.
 func (p *place) key(key []byte) []byte {
 	key = strconv.AppendInt(append(append(key, p.ID...), ' '), p.Token, 10)
 	for _, flag := range [...]bool{p.Shared, p.Asked, p.had, p.asked, p.behind} {
@@ -91,7 +91,7 @@ func (s *state) String() string {
 
 func (s *state) find(r Ref) int { return slices.IndexFunc(s.queue, r.names) }
 
-// left returns the index of a contender in gone, or -1.
+// The method left returns the index of a contender in gone, or -1.
 func (s *state) left(r Ref) int { return slices.IndexFunc(s.gone, r.names) }
 
 // The method names reports whether r means the contender at a place.
@@ -99,20 +99,20 @@ func (r Ref) names(p place) bool {
 	return p.ID == r.ID && (r.Token == 0 || p.Token == 0 || p.Token == r.Token)
 }
 
-// met reports whether the contender of a view is in the queue or was in it.
+// The method met reports whether the contender of a view is in the queue or was in it.
 func (s *state) met(v View) bool {
 	r := Ref{ID: v.ID, Token: v.Token}
 	return s.find(r) >= 0 || s.left(r) >= 0
 }
 
-// stand returns the view that a store in this state has of the i-th contender.
+// The method stand returns the view that a store in this state has of the i-th contender.
 func (s *state) stand(i int) queue.View {
 	v := queue.View{ID: s.queue[i].ID}
 	v.Stand(i, len(s.queue), func(j int) *second.Contender { return &s.queue[j].Contender })
 	return v
 }
 
-// settle records for each contender which facts are true now.
+// The method settle records for each contender which facts are true now.
 func (s *state) settle() {
 	for i := range s.queue {
 		v, p := s.stand(i), &s.queue[i]
@@ -120,8 +120,8 @@ func (s *state) settle() {
 	}
 }
 
-// remove removes the i-th contender and returns the state. It returns nil if the contender cannot leave yet: a later view shows a fact
-// of the contender that was not true yet.
+// The method remove removes the i-th contender and returns the state. It returns nil if the contender cannot leave yet: a later view
+// shows a fact of the contender that was not true yet.
 func (s *state) remove(i int) *state {
 	p := s.queue[i]
 	if p.once && !p.has(p.told) {
@@ -133,8 +133,8 @@ func (s *state) remove(i int) *state {
 	return s
 }
 
-// advance is called when the i-th contender has the lock. If the order of the queue is unknown, advance moves the contender before all
-// that never had the lock. It returns the contender's new index.
+// The method advance is called when the i-th contender has the lock. If the order of the queue is unknown, advance moves the contender
+// before all that never had the lock. It returns the contender's new index.
 func (s *state) advance(i int) int {
 	p := s.queue[i]
 	if !s.unordered || p.had {
@@ -292,8 +292,8 @@ func (s *state) matches(i int, v View) bool {
 	return !told || v.Has == now.Has && v.Ahead == now.Ahead && near && free
 }
 
-// hears returns the state in which the view of a notification is true or was true. It returns nil if there is none. A notification in a
-// grace period says for certain only that nothing is granted, as an answer does.
+// The method hears returns the state in which the view of a notification is true or was true. It returns nil if there is none. A
+// notification in a grace period says for certain only that nothing is granted, as an answer does.
 func (s *state) hears(v View) *state {
 	if v.InGracePeriod {
 		v.Asked, v.Behind = false, false
@@ -311,7 +311,7 @@ func (s *state) hears(v View) *state {
 	return ifSo(v.Known && s.queue[i].was(v), s)
 }
 
-// was reports whether all facts in a view were true for the contender at some time.
+// The method was reports whether each fact in a view has been true for the contender.
 func (p *place) was(v View) bool {
 	return p.has(facts{v.Has, v.Asked, v.Behind})
 }

@@ -24,8 +24,8 @@ import (
 
 const ttl = 9 * time.Second
 
-// run returns the trace of three processes that use a mutex, a reader/writer lock and permits on a store that answers late. With faults,
-// some requests are never answered, and processes are cut off from time to time.
+// The function run returns the trace of three processes that use a mutex, a reader/writer lock and permits on a store that answers late.
+// With faults, some requests are never answered, and processes are cut off from time to time.
 func run(t *testing.T, seed uint64, long time.Duration, faults bool) (events []Event) {
 	synctest.Test(t, func(t *testing.T) {
 		begin, random := time.Now(), rand.New(rand.NewPCG(seed, 0))
@@ -149,8 +149,8 @@ func has(e Event, id string) bool {
 	return slices.ContainsFunc(views, func(v View) bool { return v.Has && v.ID == id })
 }
 
-// answers returns a forger of answers to commands with one of the operations ops. f changes one answer and reports whether it has
-// changed it.
+// The function answers returns a forger of answers to commands with one of the operations ops. f changes one answer and reports whether
+// it has changed it.
 func answers(f func(o *Command, a *Answer) bool, ops ...queue.Op) func([]Event, int) ([]Event, bool) {
 	return func(events []Event, at int) ([]Event, bool) {
 		c := sentFor(events, events[at])

@@ -85,7 +85,7 @@ func (l *line) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// frames calls f with the body of each complete frame, and returns the bytes that are left.
+// The function frames calls f with the body of each complete frame, and returns the bytes that are left.
 func frames(bytes []byte, f func(*wire.Decoder)) (rest []byte) {
 	for {
 		d := wire.Decoder{Rest: bytes}
@@ -98,7 +98,7 @@ func frames(bytes []byte, f func(*wire.Decoder)) (rest []byte) {
 	}
 }
 
-// ask records a request before it is sent.
+// The method ask records a request before it is sent.
 func (l *line) ask(d *wire.Decoder) {
 	if !l.shaken {
 		l.shaken = true

@@ -20,7 +20,7 @@ type findings struct {
 	load     string   // the load of the machine when the run began
 	absent   []string // the subjects that this machine does not have, each with the reason
 	outcomes []outcome
-	jepsen   []string // rows of a table, for each store
+	jepsen   []string // the rows of the table of Jepsen's workloads
 	failed   bool     // a lock of tierlock has failed, or a trial has no outcome
 }
 
@@ -80,7 +80,7 @@ func (f *findings) tally(subject, fault string) (t tally) {
 	return t
 }
 
-// bad reports whether the trial has shown that the lock did something that a lock must not do.
+// The method bad reports whether the trial has shown that the lock did something that a lock must not do.
 func (o outcome) bad() bool { return o.Overlaps > 0 || len(o.Never) > 0 || o.Left > 0 }
 
 // The method of formats n as a number of trials out of all trials of the cell.

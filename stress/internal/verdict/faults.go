@@ -101,7 +101,7 @@ func answerLate(ctx context.Context, t *trial) (string, error) {
 	return fmt.Sprintf("late by %.1f s, cut off for %.1f s", late, t.wait(ctx, lease*8/5, lease*2)), nil
 }
 
-// wait waits for a random time between low and high, and returns that time in seconds.
+// The method wait waits for a random time between low and high, and returns that time in seconds.
 func (t *trial) wait(ctx context.Context, low, high time.Duration) float64 {
 	long := low + time.Duration(t.random.Int64N(int64(high-low)))
 	clock.Sleep(long, ctx.Done())

@@ -42,8 +42,8 @@ var kazoo = Subject{
 	}},
 }
 
-// foreign returns the subjects whose processes are programs in other languages. It writes these programs into dir. absent has a line for
-// each subject that is missing, with the reason.
+// The function foreign returns the subjects whose processes are programs in other languages. It writes these programs into dir. absent
+// has a line for each subject that is missing, with the reason.
 func foreign(dir string) (found []Subject, absent []string, err error) {
 	if err := os.CopyFS(dir, parties); err != nil {
 		return nil, nil, err

@@ -33,7 +33,7 @@ func workload(ctx context.Context, s *store.Store, seed uint64, stderr io.Writer
 	return chaos.Run(ctx, cfg, cluster, "", stderr)
 }
 
-// workloads runs Jepsen's workloads on all stores, one store after the other.
+// The method workloads runs Jepsen's workloads on all stores, one store after the other.
 func (f *findings) workloads(ctx context.Context, stdout, stderr io.Writer) {
 	for _, s := range own {
 		r, err := workload(ctx, s.Store, f.seed, stderr)

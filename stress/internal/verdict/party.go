@@ -102,8 +102,8 @@ func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{
 	_ = twin.Say(event{What: released, At: clock.Now(), Why: why})
 }
 
-// believe checks the hold again and again, until a check finds it lost or leave is signaled. It returns the time of the last check that
-// found the hold valid. After a pause, the process checks before it does anything else, as a careful program does.
+// The function believe checks the hold again and again, until a check finds it lost or leave is signaled. It returns the time of the
+// last check that found the hold valid. After a pause, the process checks before it does anything else, as a careful program does.
 func believe(hold store.Hold, leave <-chan struct{}) (believed clock.Instant) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -175,7 +175,7 @@ func (p *party) order(what string) { _, _ = fmt.Fprintln(p.In, what) }
 // errLate is the error if a process does not report something in time.
 var errLate = errors.New("not in time")
 
-// await reads the reports of the process until it has reported an event of the kind what.
+// The method await reads the reports of the process until it has reported an event of the kind what.
 func (p *party) await(ctx context.Context, what string, long time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, long, errLate)
 	defer cancel()
@@ -210,7 +210,7 @@ func (p *party) note(e event) {
 	}
 }
 
-// take reads those reports that have already arrived.
+// The method take reads those reports that have already arrived.
 func (p *party) take() {
 	for len(p.events) > 0 {
 		p.note(<-p.events)
@@ -225,7 +225,7 @@ func (p *party) awaitRelease(ctx context.Context) error {
 	return p.await(ctx, released, patience)
 }
 
-// inside reports whether the process holds the lock, according to the reports that were read so far.
+// The method inside reports whether the process holds the lock, according to the reports that were read so far.
 func (p *party) inside() bool { return len(p.turns) > 0 && p.turns[len(p.turns)-1].until == 0 }
 
 func (p *party) end() error {

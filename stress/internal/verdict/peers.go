@@ -74,7 +74,7 @@ func isDone(done <-chan struct{}) bool {
 	}
 }
 
-// renewing calls renew every third of the lease. It ends when renew returns false or when stop is called.
+// The function renewing calls renew every third of the lease. It ends when renew returns false or when stop is called.
 func renewing(renew func(ctx context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -99,7 +99,7 @@ func renewing(renew func(ctx context.Context) bool) (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// bounded calls do with a time limit. It is for what a program does at the end of its section.
+// The function bounded calls do with a time limit. It is for what a program does at the end of its section.
 func bounded(do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), lease)
 	defer cancel()

@@ -31,7 +31,7 @@ type Limit struct {
 	Text, Source string
 }
 
-// subjects are all subjects. Before [Main] has begun, it has only the peers.
+// subjects are all locks that are tested. These are only the peers until [Main] adds the others.
 var subjects = peers
 
 var peers = []Subject{
@@ -152,8 +152,8 @@ type cell struct {
 	fault   fault
 }
 
-// choose returns the cells that only lists. An entry is subject/fault, or a subject, or /fault. If only is empty, choose returns all
-// cells.
+// The function choose returns the cells that only lists. An entry is subject/fault, or a subject, or /fault. If only is empty, choose
+// returns all cells.
 func choose(only string) (cells []cell) {
 	for _, f := range faults {
 		for _, s := range subjects {

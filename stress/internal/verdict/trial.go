@@ -98,7 +98,7 @@ func conduct(ctx context.Context, s Subject, f fault, seed uint64, o *outcome) (
 	return err
 }
 
-// run injects the fault. Then it lets each process acquire the lock once.
+// The method run injects the fault. Then it lets each process acquire the lock once.
 func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	asking := f.name == "answers" && t.number%3 == 1
 	if !asking {
@@ -146,7 +146,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	return o.never(t.owner.awaitRelease(ctx))
 }
 
-// never records an errLate: something did not return in time. It returns any other error, which ends the trial.
+// The method never records an errLate: something did not return in time. It returns any other error, which ends the trial.
 func (o *outcome) never(err error) error {
 	if !errors.Is(err, errLate) {
 		return err

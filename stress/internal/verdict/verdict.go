@@ -83,7 +83,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// conduct runs the trials of the given cells. If only is not 0, it runs just the trial with that number in each cell.
+// The method conduct runs the trials of the given cells. If only is not 0, it runs just the trial with that number in each cell.
 func (r *findings) conduct(ctx context.Context, cells []cell, only, parallel int, stdout io.Writer) {
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -62,7 +62,7 @@ func (b *bars) draw() (string, error) {
 	return drawSVG(p, vg.Length(len(b.rows))*pitch+22, b.left(), b.title)
 }
 
-// left returns the space at the left edge. The text at the left end of the axis is centered there, so half of it needs space.
+// The method left returns the space at the left edge. The text at the left end of the axis is centered there, so half of it needs space.
 func (b *bars) left() vg.Length {
 	if b.log {
 		return 16
@@ -182,7 +182,7 @@ func (b *bars) addAxis(p *plot.Plot, s scale) error {
 // noText is the text of a tick that shows no text. A tick with an empty text would be a minor tick, which has no grid line.
 const noText = " "
 
-// thinned removes texts, so that at most n ticks have one.
+// The function thinned removes texts, so that at most n ticks have one.
 func thinned(ticks plot.ConstantTicks, n int) plot.ConstantTicks {
 	every := (len(ticks) + n - 1) / n
 	for i := range ticks {

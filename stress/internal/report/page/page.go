@@ -83,7 +83,7 @@ func (c Comparison) runs() []*report.Result {
 	return []*report.Result{c.Result, c.Baseline}
 }
 
-// wait returns the quantile q of the waits. If the curve has no point at q, wait returns the next higher point.
+// The function wait returns the quantile q of the waits. If the curve has no point at q, wait returns the next higher point.
 func wait(r *report.Result, q float64) time.Duration {
 	for _, p := range r.Curve {
 		if p.Q >= q {
