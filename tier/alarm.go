@@ -10,25 +10,25 @@ import (
 // This file decides when to warn about a wait behind a hold, or permits, of the waiter's own process. Such a wait is often a
 // self-deadlock.
 const (
-	longWait    = 10 * time.Second // after which a wait causes a warning
-	rarest      = time.Hour        // between two warnings about one path
-	endlessWait = 24 * time.Hour   // after which a wait in virtual time is a deadlock
-	lateAlarm   = time.Second      // by which the timer of a stopped process is late at least
+	longWait    = 10 * time.Second // a longer wait causes a warning
+	rarest      = time.Hour        // the shortest time between two warnings about one path
+	endlessWait = 24 * time.Hour   // a longer wait in virtual time is a deadlock
+	lateAlarm   = time.Second      // if the timer is later than this, the process was stopped
 )
 
-// An alarm fires when the first waiter of a stake may have waited for long. The mutex of the stake guards it.
+// An alarm fires when the first waiter of a stake may have waited for too long. The mutex of the stake guards the alarm.
 type alarm struct {
 	timer *time.Timer   // the latest one, nil before the first wait
 	set   bool          // the timer will fire
-	due   time.Duration // when, on the clock of the leases
-	told  time.Duration // when the last warning was; 0 for never
+	due   time.Duration // when it will fire, on the clock of the leases
+	told  time.Duration // when the last warning was logged; 0 if there was none
 }
 
-// A waiting is a stake as its alarm uses it. It is an interface and not a function, because a function would be an allocation at each
+// A waiting is a stake, with the method that the alarm calls. It is an interface, because a function would cost an allocation for each
 // wait.
 type waiting interface{ lookAtWait() }
 
-// setAlarmLocked sets the alarm, unless it is set.
+// setAlarmLocked sets the alarm if it is not set.
 func (m *members) setAlarmLocked(at waiting) {
 	if !m.alarm.set {
 		m.alarm.goOff(m.registry.now(), longWait, at)
@@ -45,8 +45,8 @@ func (a *alarm) stop() {
 	}
 }
 
-// judgeLocked warns about the first waiter if it has waited for long, since waits, behind a hold or permits that this process has had for
-// long, since since.
+// judgeLocked logs a warning if the first waiter is blocked by this process for long. The parameter since is the start of the blocking
+// hold, or of the blocking permits. The parameter waits is the start of the wait.
 func (m *members) judgeLocked(since, waits time.Duration, at waiting, text string, about ...any) {
 	now := m.registry.now()
 	long, endless := m.alarm.judge(now, since, waits, at)
@@ -61,11 +61,12 @@ func (m *members) judgeLocked(since, waits time.Duration, at waiting, text strin
 	m.spawn(func() { tell(text, about...) })
 }
 
-// judge reports whether a wait is long, so that a warning is due, or endless, so that a test in virtual time has to end. The wait began
-// at waits, and what blocks it has been there since since. It also sets the alarm for the next check.
+// judge decides about a wait that is blocked by this process. The wait began at waits, and what blocks it exists since since. If the wait
+// is long, a warning has to be logged. If the wait is endless, a test in virtual time has to end. judge also sets the alarm for the next
+// check.
 //
-// If the alarm fires late, the process was stopped, or the machine slept. Since nothing made progress meanwhile, the blocking hold gets
-// as much time again.
+// If the alarm fires late, the process was stopped, or the machine slept. No work was done during that time, so the blocking hold gets the
+// same time again.
 func (a *alarm) judge(now, since, waits time.Duration, at waiting) (long, endless bool) {
 	kept, next := now-max(since, waits), longWait
 	switch {

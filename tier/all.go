@@ -40,11 +40,11 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 		return nil, err
 	}
 	b := &Bundle{holds: make([]*Hold, len(mutexes))}
-	wait, done := context.WithCancel(ctx) // carries the holds; ends if one of them is lost
+	wait, done := context.WithCancel(ctx) // carries the holds, and ends if one of the locks is lost
 	defer done()
 	held := false
 	defer func() {
-		if !held { // also if a callback panics, or ends the goroutine
+		if !held { // this includes a callback that panics or ends the goroutine
 			b.Release()
 		}
 	}()
@@ -56,7 +56,7 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 		b.holds[i], b.taken = hold, append(b.taken, hold)
 		wait = hold.Context(wait)
 	}
-	if err = cmp.Or(b.Err(), err); err != nil { // a loss is also why the wait for another lock ended
+	if err = cmp.Or(b.Err(), err); err != nil { // if a lock was lost, its loss also ended the wait for the next lock
 		return nil, err
 	}
 	for _, h := range b.taken {
@@ -67,7 +67,7 @@ func AcquireAll(ctx context.Context, mutexes ...*Mutex) (*Bundle, error) {
 	return b, nil
 }
 
-// inOrder returns the indices of the mutexes in the order in which every process acquires them.
+// inOrder returns the indices of the mutexes, sorted by the order in which every process acquires these mutexes.
 func inOrder(mutexes []*Mutex) ([]int, error) {
 	order := make([]int, len(mutexes))
 	for i, m := range mutexes {
@@ -134,7 +134,7 @@ func (b *Bundle) Release() error {
 	return releaseAll(b.taken)
 }
 
-// releaseAll releases the holds in reverse order. releaseAll releases all holds even if a callback panics, or ends the goroutine.
+// releaseAll releases the holds in reverse order. If a callback panics or ends the goroutine, releaseAll still releases the other holds.
 func releaseAll(holds []*Hold) (err error) {
 	if len(holds) == 0 {
 		return nil

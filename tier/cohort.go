@@ -11,29 +11,29 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A cohort is the state of one lock in this process: the goroutines in front of the gate, the owner behind it, and the grant they share.
-// This file has its transitions: arrivals and departures, the request to the second tier, the end of a grant, lingering, readers, and
-// owners that listen for requests to yield.
+// A cohort is the state of one lock in this process: the goroutines that wait in front of the gate, the owner behind the gate, and the
+// grant that the owner uses. This file has the transitions of that state: goroutines arrive and leave, the lock is requested from the
+// second tier, grants end or linger, readers join, and owners listen for requests to yield.
 type cohort struct {
-	members // whose mutex guards the fields below
+	members // its mutex guards the fields below
 
 	gate    gate[ownership]
 	state   state
-	grant   second.Grant       // of the owners, or that lingers; else nil
-	owner   *ownership         // while held by one alone; else nil
-	readers atomic.Int64       // owners that read, at the same time; all but the last one leave without the mutex
-	since   time.Duration      // when the present hold began, or the lingering, on the registry's clock
-	policy  *options           // of the mutex by which the latest owner came
-	request *second.Wait       // what the waiters wait for in the second tier; nil while nothing is asked there
-	quit    context.CancelFunc // abandons the request
-	trying  *try               // nil unless a try is at the second tier
-	round   int64              // the newest arrival when the grant came: by rounds, all up to it get the lock
-	spent   chan struct{}      // closed to end the watch over a lingering grant; nil if none runs
-	limit   time.Duration      // for how long it may linger
+	grant   second.Grant       // the grant of the owners, or the lingering grant; nil if there is none
+	owner   *ownership         // the only owner; nil if there is none, or if owners read
+	readers atomic.Int64       // the number of owners that read at present; all but the last one leave without the mutex
+	since   time.Duration      // when the present hold or the lingering began, on the registry's clock
+	policy  *options           // the options of the mutex that the latest owner used
+	request *second.Wait       // describes what blocks the request in the second tier; nil if there is no request
+	quit    context.CancelFunc // cancels the request
+	trying  *try               // the TryAcquire that is at the second tier; nil if there is none
+	round   int64              // the number of the newest arrival at the time of the grant; see WithRounds and fairLocked
+	spent   chan struct{}      // closed to end the goroutine that watches a lingering grant; nil if that goroutine does not run
+	limit   time.Duration      // for how long the grant may linger
 	credit  credit             // whether lingering pays
 	sharing sharing
 	told    told
-	lost    bool // the loss of the present holds is counted
+	lost    bool // the loss of the present holds has been counted
 	tally   tally
 }
 
@@ -41,17 +41,17 @@ type cohort struct {
 type state int
 
 const (
-	idle       state = iota // no goroutine: there is neither a grant nor a waiter
+	idle       state = iota // no goroutine acts: there is neither a grant nor a waiter
 	requesting              // a request, or a TryAcquire, is at the second tier
-	held                    // an owner is behind the gate, or several that read
-	lingering               // the grant is kept, and no goroutine needs it
-	leaving                 // the grant is being given up, and the gate is closed
+	held                    // one owner, or several owners that read, are behind the gate
+	lingering               // the process keeps the grant, and no goroutine needs it
+	leaving                 // the grant is being released, and the gate is closed
 )
 
-// enter waits at the gate, since begun, until it is admitted with the grant, or ctx ends.
+// enter waits at the gate until it is admitted with the grant, or until ctx ends. The result begun is the time at which the wait began.
 func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun time.Duration, err error) {
 	c.mu.Lock()
-	begun = c.registry.now() // under the mutex: otherwise a hold could begin before the previous one has ended
+	begun = c.registry.now() // read under the mutex: otherwise a hold could begin before the previous hold has ended
 	if own = c.takeLocked(lock, begun); own != nil {
 		c.mu.Unlock()
 		return own, begun, nil
@@ -60,7 +60,7 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun 
 	w.seat.mutex, w.seat.since = lock, begun
 	c.tally.waited -= begun
 	switch c.state {
-	case idle, lingering: // a lingering read grant cannot serve this request
+	case idle, lingering: // a lingering grant that is left here is a read grant, which cannot serve this request
 		c.requestLocked(c.grant)
 	case requesting:
 		c.trying.keepsWaiting(begun)
@@ -71,7 +71,7 @@ func (c *cohort) enter(ctx context.Context, lock *Mutex) (own *ownership, begun 
 	return &w.seat, begun, await(ctx, c, w, lock.options.maxWait, begun)
 }
 
-// try takes the lock if it is free here and in the store.
+// try takes the lock if neither this process nor another one holds it.
 func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun time.Duration, err error) {
 	c.mu.Lock()
 	begun = c.registry.now()
@@ -79,14 +79,14 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun ti
 		c.mu.Unlock()
 		return own, begun, nil
 	}
-	kept := c.lingeringLocked() // for readers only: takeLocked has taken any other
+	kept := c.lingeringLocked() // a grant that is left here serves only readers: takeLocked has used any other grant
 	if c.state != idle && kept == nil {
 		c.mu.Unlock()
 		return nil, begun, c.key.failure("try", ErrLocked)
 	}
 	c.forgetLocked(requesting)
 	c.mu.Unlock()
-	t := newTry(ctx, begun) // without the mutex: ctx may be of a type of the program
+	t := newTry(ctx, begun) // called without the mutex, because the program may have implemented ctx
 	c.mu.Lock()
 	if c.trying = t; !c.gate.empty() {
 		t.keepsWaiting(begun)
@@ -109,13 +109,14 @@ func (c *cohort) try(ctx context.Context, lock *Mutex) (own *ownership, begun ti
 	c.round = c.gate.arrivals
 	now := c.registry.now()
 	own = c.ownLocked(&ownership{mutex: lock}, grant, now, found)
-	c.admitReadersLocked(now) // those that came meanwhile
+	c.admitReadersLocked(now) // the readers that arrived during the call
 	c.expectHandOffLocked()
 	return own, begun, nil
 }
 
-// takeLocked makes a goroutine that arrives now with m an owner at once: of the lingering grant, or beside the present readers, unless a
-// waiter needs them to end. takeLocked returns nil if the goroutine has to wait.
+// takeLocked makes a goroutine that arrives now with m an owner at once, if that is possible. The goroutine gets the lingering grant, or it
+// joins the present readers. It does not join them if a waiter needs the readers to end. takeLocked returns nil if the goroutine has to
+// wait.
 func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	c.downgradeLocked(c.owner)
 	source := joined
@@ -136,12 +137,12 @@ func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source)
 }
 
-// drop gives up a grant that lingered, before another one is requested. drop reports whether the grant is gone; if ctx ends first, it
-// continues in the background, and then frees the cohort.
+// drop releases a grant that lingered, before another grant is requested. drop reports whether the grant is released. If ctx ends first,
+// the release continues in the background, and the cohort becomes free after it.
 func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	gone := make(chan struct{})
 	if !c.spawn(func() { kept.Release(); close(gone) }) { // if the release fails, the second tier retries it
-		return true // closed: it goes with the session
+		return true // the registry is closed: the grant ends with the session
 	}
 	select {
 	case <-gone:
@@ -152,15 +153,16 @@ func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	return false
 }
 
-// turnAway ends all waits, because the registry admits no goroutine any more.
+// turnAway ends all waits. It is called when the registry admits no more goroutines.
 func (c *cohort) turnAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.gate.tellAll()
 }
 
-// withdraw takes a waiter out of the queue. If it has just been chosen as the only owner, the grant goes to the next waiter, so the process
-// keeps its place. If it was admitted as a reader, others may have read under the grant, so it is released like a hold.
+// withdraw removes a waiter from the queue. If the waiter has just been chosen as the only owner, the grant goes to the next waiter, and
+// the process keeps its place in the store's queue. If the waiter was admitted as a reader, other goroutines may have read under the grant.
+// Its ownership is therefore released like any other.
 func (c *cohort) withdraw(w *waiter[ownership]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,7 +170,7 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 	switch {
 	case c.gate.leave(w):
 		c.tally.waited += now
-		c.admitReadersLocked(now) // those that waited behind it
+		c.admitReadersLocked(now) // the readers that waited behind w
 		if c.gate.empty() && c.quit != nil {
 			c.quit() // no waiter is left for the grant
 		}
@@ -179,14 +181,16 @@ func (c *cohort) withdraw(w *waiter[ownership]) {
 		c.offerLocked(own.grant, own.source)
 	default:
 		c.tally.came[own.source]--
-		c.spawn(func() { c.release(own) }) // unless closed: then the grant goes with the session
+		c.spawn(func() { c.release(own) }) // if the registry is closed, this does not run, and the grant ends with the session
 	}
 }
 
-// requestLocked starts the one goroutine that asks the second tier for the lock, for all waiters. requestLocked asks as the first writer
-// among them, because a write grant serves readers as well, or as the first reader if there is no writer. If old is not nil, the same
-// write gives old up. The request is cancelled only when the last waiter has left, so a waiter that leaves does not cost the process its
-// place in the queue. requestLocked reports false when the registry is closed: then old is not given up.
+// requestLocked starts a goroutine that requests the lock from the second tier for all waiters. There is only one such goroutine. It asks
+// for a write grant if there is a writer among the waiters, because a write grant serves readers as well. Otherwise it asks for a read
+// grant. If old is not nil, the same write gives old up.
+//
+// The request is cancelled only when the last waiter has left. Therefore the process keeps its place in the queue when another waiter
+// leaves. If the registry is closed, requestLocked returns false and does not give old up.
 func (c *cohort) requestLocked(old second.Grant) bool {
 	w := c.gate.first
 	for w != nil && w.seat.mutex.reads() {
@@ -198,7 +202,7 @@ func (c *cohort) requestLocked(old second.Grant) bool {
 	if old != nil {
 		acquire = func(ctx context.Context, w *second.Wait) (second.Grant, error) { return claim.Requeue(ctx, old, w) }
 	}
-	// Not derived from any waiter's context: it serves the waiter that is first when it returns.
+	// ctx is not derived from any waiter's context, because the request serves the waiter that is first when the request returns.
 	ctx, quit := context.WithCancel(context.Background())
 	request := new(second.Wait)
 	c.request, c.quit = request, quit
@@ -209,8 +213,8 @@ func (c *cohort) requestLocked(old second.Grant) bool {
 	})
 }
 
-// deliver passes the result of a request to the waiters. An error that retrying cannot fix goes to all waiters that want a grant like the
-// refused one.
+// deliver passes the result of a request to the waiters. If retrying cannot fix the error, all waiters whose claims equal the refused claim
+// get it.
 func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.Grant, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +228,7 @@ func (c *cohort) deliver(ctx context.Context, claim second.Claim, grant second.G
 		c.offerLocked(grant, source)
 		return
 	}
-	if ctx.Err() == nil { // otherwise the request was cancelled, and the present waiters may have come since
+	if ctx.Err() == nil { // if it has ended, the request was cancelled, and the present waiters may have come after that
 		refused := c.gate.refuse(err, func(own *ownership) bool { return own.mutex.claim.Equal(claim) })
 		c.tally.waited += time.Duration(refused) * c.registry.now()
 	}
@@ -244,7 +248,8 @@ func (c *cohort) offerLocked(grant second.Grant, source source) {
 	}
 }
 
-// admitLocked lets the first waiter through with grant, now. If that is a reader, it also admits the readers right behind it.
+// admitLocked lets the first waiter through with grant. If the first waiter is a reader, admitLocked also admits the readers directly
+// behind it.
 func (c *cohort) admitLocked(grant second.Grant, now time.Duration, source source) {
 	c.admitFirstLocked(grant, now, source)
 	for c.reading() && !c.gate.empty() && c.gate.first.seat.mutex.reads() {
@@ -259,7 +264,7 @@ func (c *cohort) admitFirstLocked(grant second.Grant, now time.Duration, source 
 	c.gate.admit()
 }
 
-// ownLocked gives own the grant and its first hold, from now on.
+// ownLocked makes own an owner: it gets the grant and its first hold. The hold begins now.
 func (c *cohort) ownLocked(own *ownership, grant second.Grant, now time.Duration, source source) *ownership {
 	reads := own.mutex.reads()
 	own.cohort, own.grant, own.since, own.source = c, grant, now, source
@@ -281,7 +286,7 @@ func (c *cohort) ownLocked(own *ownership, grant second.Grant, now time.Duration
 	return own
 }
 
-// disownLocked ends the only ownership under the grant.
+// disownLocked ends an ownership when no other ownership uses the grant.
 func (c *cohort) disownLocked(own *ownership, now time.Duration) {
 	if own == c.owner {
 		c.owner = nil
@@ -291,7 +296,7 @@ func (c *cohort) disownLocked(own *ownership, now time.Duration) {
 	c.tally.held += now
 }
 
-// forgetLocked enters a state without a grant, and ends the goroutines that watched the previous grant.
+// forgetLocked changes to a state without a grant. It also ends the goroutines that watched the previous grant.
 func (c *cohort) forgetLocked(next state) {
 	c.state = next
 	c.stopWatchLocked()
@@ -301,7 +306,7 @@ func (c *cohort) forgetLocked(next state) {
 	c.grant, c.sharing, c.told, c.lost = nil, sharing{}, told{}, false
 }
 
-// free is called after the end of a grant: it requests a new one for the waiters.
+// free is called after the end of a grant. It requests a new grant for the waiters.
 func (c *cohort) free() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +320,8 @@ func (c *cohort) freeLocked() {
 	}
 }
 
-// release is called after the last release of an ownership. Unless the grant stays here, it is given up before the gate opens.
+// release is called after the last hold of an ownership was released. If the process does not keep the grant, release gives it up before it
+// opens the gate.
 func (c *cohort) release(own *ownership) error {
 	grant := own.grant
 	var next decision
@@ -332,7 +338,7 @@ func (c *cohort) release(own *ownership) error {
 		if own == c.owner || c.readers.Load() == 1 {
 			break
 		}
-		c.mu.Unlock() // another reader has joined meanwhile, and keeps the grant
+		c.mu.Unlock() // another reader has joined in between, and keeps the grant
 	}
 	c.noteLossLocked(now)
 	counted := c.lost
@@ -357,10 +363,10 @@ func (c *cohort) release(own *ownership) error {
 	err := end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if errors.Is(err, ErrLost) && !counted { // only the release has found the loss
+	if errors.Is(err, ErrLost) && !counted { // the loss was not noticed before the release
 		c.tally.lose(err, 1)
 	}
-	if err == nil { // otherwise this is the time of a wait
+	if err == nil { // after an error, the time would be that of a wait for an answer
 		c.tally.given++
 		c.tally.giving += c.registry.now() - now
 	}
@@ -370,8 +376,8 @@ func (c *cohort) release(own *ownership) error {
 	return err
 }
 
-// noteLossLocked counts the present holds as lost, once, if they are. Code that may find a loss calls it, and code that reads the counters.
-// A loss is therefore counted in time, and an acquisition costs nothing for it.
+// noteLossLocked checks whether the present holds are lost, and counts their loss once. It is called by code that may discover a loss, and
+// by code that reads the counters. A loss is therefore counted in time, although no acquisition has to prepare for it.
 func (c *cohort) noteLossLocked(now time.Duration) {
 	if c.state != held || c.lost {
 		return
@@ -386,15 +392,15 @@ func (c *cohort) noteLossLocked(now time.Duration) {
 type decision int
 
 const (
-	giveUp  decision = iota // release it; waiters, if any, request a new one
-	requeue                 // give it up and queue again for the waiters, in one write
-	handOff                 // keep it for the first waiter
-	keep                    // let it linger, without a waiter
+	giveUp  decision = iota // release the grant; if there are waiters, a new request serves them
+	requeue                 // give the grant up and queue again for the waiters, in one write
+	handOff                 // pass the grant to the first waiter
+	keep                    // let the grant linger, because there is no waiter
 )
 
-// decideLocked is afterReleaseLocked for a grant with a lease, now. A grant without a lease is kept only if the store confirms it, because
-// otherwise it would be unknown whether the lock was still held. That call happens without the mutex; meanwhile the state stays held, so no
-// goroutine is admitted.
+// decideLocked decides what happens to the grant at a release; now is the time of the decision. A grant with a lease follows the rule of
+// afterReleaseLocked. A grant without a lease is also confirmed by the store before the process keeps it, because otherwise it would be
+// unknown whether the lock was still held. The mutex is not locked during that call, but the state stays held, so no goroutine is admitted.
 func (c *cohort) decideLocked(grant second.Grant) (d decision, now time.Duration) {
 	now = c.registry.now()
 	if d = c.afterReleaseLocked(grant, now); grant.Leased() || d != handOff && d != keep {
@@ -409,13 +415,13 @@ func (c *cohort) decideLocked(grant second.Grant) (d decision, now time.Duration
 	return c.afterReleaseLocked(grant, now), now
 }
 
-// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): a hand-off within a process costs no message, so the
-// lock stays there as long as that is fair. A grant is not kept without a valid lease or while the connection is down. A grant is not
-// kept while a guarded write of its last owner has no answer, because the write could take effect under the next owner. A grant is not
-// kept once an owner was asked to yield.
+// afterReleaseLocked is the rule of lock cohorting (Dice, Marathe, Shavit 2012): a hand-off within a process costs no message, so the lock
+// stays in the process as long as that is fair. A grant is not kept without a valid lease or while the connection is down. A grant is not
+// kept while a guarded write of its last owner has no answer, because the write could take effect under the next owner. A grant is not kept
+// once an owner was asked to yield.
 func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
 	first := c.gate.first
-	quiet := grant.Idle() // read before the connection's state: the end of a connection answers a write that may be in flight
+	quiet := grant.Idle() // read first: the end of a connection answers a write, even one that is still in flight
 	switch {
 	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
@@ -429,10 +435,13 @@ func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decis
 	return giveUp
 }
 
-// fairLocked reports whether the grant may go to a local waiter with this arrival number, after a release or beside the present readers.
-// While no other process waits there is no limit. Once one does, the limit is the hand-off budget, and in strict order there is no
-// hand-off. By rounds, each goroutine that waited when the grant came gets the lock in any case: the process gets as many acquisitions as
-// if each goroutine queued in the store by itself. A waiter that leaves passes its acquisition to no other, and later arrivals get none.
+// fairLocked reports whether the grant may go to the local waiter with this arrival number. The waiter gets the grant after a release, or
+// joins the present readers. There is no limit while no other process waits. When another process waits, the limit is the hand-off budget;
+// in strict order there is no hand-off.
+//
+// With WithRounds each goroutine that waited at the time of the grant gets the lock in any case. The process therefore gets as many
+// acquisitions as if each goroutine queued in the store by itself. If one of these waiters leaves, its acquisition is not passed on, and
+// goroutines that arrive later get none.
 func (c *cohort) fairLocked(arrival int64, released bool) bool {
 	switch {
 	case c.policy.rounds && arrival <= c.round:
@@ -441,11 +450,11 @@ func (c *cohort) fairLocked(arrival int64, released bool) bool {
 		return false
 	}
 	waited := c.grant.Contended().For()
-	return waited == 0 || waited < c.budgetLocked() // waited is 0 most often
+	return waited == 0 || waited < c.budgetLocked() // in most cases waited is 0
 }
 
-// budgetLocked is for how long the grant may stay here while other processes wait. A shared grant has used its budget up before, and
-// reports anew whether a process waits: from now on it stays only while none does.
+// budgetLocked returns for how long the grant may stay in this process while other processes wait. A shared grant has already used its
+// budget. Its signal of contention starts anew, and the grant now stays only while no process waits.
 func (c *cohort) budgetLocked() time.Duration {
 	if c.sharing.begun {
 		return 1
@@ -453,8 +462,9 @@ func (c *cohort) budgetLocked() time.Duration {
 	return c.policy.budget()
 }
 
-// expectHandOffLocked is called when there is a new owner, and when a goroutine begins to wait for one. With a waiter, a hand-off may come.
-// The budget runs from the read of the queue that shows another process, so the reads begin now. Without a local waiter there are none.
+// expectHandOffLocked is called when there is a new owner, and when a goroutine begins to wait for the owner. If a goroutine waits, a
+// hand-off is possible. The budget of the hand-off starts when a read of the queue shows another process, so these reads have to begin now.
+// Without a local waiter there are no reads.
 func (c *cohort) expectHandOffLocked() {
 	if c.gate.empty() {
 		return
@@ -465,21 +475,21 @@ func (c *cohort) expectHandOffLocked() {
 	}
 }
 
-// lingerLocked keeps a grant without a waiter, from now on.
+// lingerLocked starts to keep a grant for which no goroutine waits.
 func (c *cohort) lingerLocked(grant second.Grant, now time.Duration) {
 	c.state, c.grant, c.since = lingering, grant, now
-	if limit := c.policy.linger; c.limit != limit { // another mutex of the path may have another one
+	if limit := c.policy.linger; c.limit != limit { // the last owner may have used another mutex of the same path, with another limit
 		c.stopWatchLocked()
 		c.limit = limit
 	}
 	if c.spent == nil {
 		limit, spent := c.limit, make(chan struct{})
 		c.spent = spent
-		c.spawn(func() { c.watchLingering(grant, limit, spent) }) // unless closed: then the grant goes with the session
+		c.spawn(func() { c.watchLingering(grant, limit, spent) }) // if the registry is closed, this does not run: the grant ends with the session
 	}
 }
 
-// stopWatchLocked ends the watch over a lingering grant.
+// stopWatchLocked ends the goroutine that watches a lingering grant.
 func (c *cohort) stopWatchLocked() {
 	if c.spent != nil {
 		close(c.spent)
@@ -487,7 +497,7 @@ func (c *cohort) stopWatchLocked() {
 	}
 }
 
-// lingeringLocked returns the lingering grant, nil if there is none.
+// lingeringLocked returns the lingering grant, or nil if there is none.
 func (c *cohort) lingeringLocked() second.Grant {
 	if c.state != lingering {
 		return nil
@@ -495,9 +505,9 @@ func (c *cohort) lingeringLocked() second.Grant {
 	return c.grant
 }
 
-// watchLingering runs from the first time that a grant lingers until it never will again. watchLingering releases the grant when no
-// goroutine has come for long enough, when another process waits or has asked for the lock, when the lock is lost, and when the registry
-// shuts down.
+// watchLingering starts when a grant lingers for the first time. It ends when that grant can linger no more. watchLingering releases the
+// lingering grant in these cases: no goroutine needed the grant for the time limit, another process waits or has asked for the lock, the
+// lock is lost, or the registry shuts down.
 func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <-chan struct{}) {
 	revoked := c.revokedOf(grant)
 	timer := time.NewTimer(limit)
@@ -508,19 +518,19 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 			continue
 		case <-spent:
 			return
-		case <-grant.Contended().C(): // from now on a release does not leave the grant lingering, unless it is shared
-		case <-revoked: // likewise
+		case <-grant.Contended().C(): // from now on the grant does not linger after a release, unless it is shared
+		case <-revoked: // the same is true here
 		case <-grant.Context().Done():
-		case <-c.registry.open.Done(): // likewise
+		case <-c.registry.open.Done(): // from now on no grant lingers
 		}
 		c.endLingering(grant, spent, true)
 		return
 	}
 }
 
-// endLingering releases the grant if it has lingered for long enough, or at once if now is set. endLingering returns how long the grant
-// may still linger, which is the full limit while it is in use. If now is set, the watch ends in any case, and a grant that lingers later
-// needs another one.
+// endLingering releases the grant if it has lingered for long enough. If now is true, it releases a lingering grant at once. endLingering
+// returns for how long the grant may still linger; this is the full limit while the grant is in use. If now is true, the watch ends even if
+// the grant is in use, and if the grant lingers later, it needs another watch.
 func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now bool) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -540,36 +550,37 @@ func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now boo
 	return 0
 }
 
-// admitsLocked reports whether grant is enough for m: a writer needs one that is not shared.
+// admitsLocked reports whether m can use grant: a writer needs a grant that is not shared.
 func (c *cohort) admitsLocked(grant second.Grant, m *Mutex) bool {
 	return c.key.kind != readWrite || m.reads() || !c.sharing.begun && !grant.Shared()
 }
 
-// openLocked reports whether one more reader may join: as long as that is fair to other processes. If not, the readers come to an end, and
-// the grant with them.
+// openLocked reports whether one more reader may join the present readers. It returns true as long as that is fair to other processes. If
+// no more readers join, the present readers finish, and the grant ends with the last of them.
 func (c *cohort) openLocked(now time.Duration, arrival int64) bool {
 	return c.state == held && c.reading() && c.grant.ErrAt(now) == nil && !c.toldLocked(c.grant) && c.fairLocked(arrival, false)
 }
 
-// admitReadersLocked lets the readers at the head of the gate join the readers inside.
+// admitReadersLocked admits the readers at the head of the gate, which join the present readers.
 func (c *cohort) admitReadersLocked(now time.Duration) {
 	for !c.gate.empty() && c.gate.first.seat.mutex.reads() && c.openLocked(now, c.gate.first.arrival) {
 		c.admitFirstLocked(c.grant, now, joined)
 	}
 }
 
-// reading reports whether owners read. reading stays true while the mutex is held, as the last reader takes the mutex to leave.
+// reading reports whether there are owners that read. The result stays true while the mutex is locked, because the last reader locks the
+// mutex to leave.
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
-// slipOut ends a read ownership without the mutex, unless it is the last one: readers that were admitted together often leave together.
-// slipOut returns the loss of the lock, if any; without a lease only the store knows that. The grant stays while the ownership is
-// counted.
+// slipOut ends a read ownership without the mutex, because readers that were admitted together often leave together. It does not end the
+// last one. slipOut returns the loss of the lock, if the lock is lost. Without a lease only the store knows that. The grant stays as long
+// as the ownership is counted.
 func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	if !own.reads.Load() || c.readers.Load() == 1 {
 		return nil, false
 	}
 	loss = own.grant.Err()
-	if errors.Is(loss, ErrLost) { // this hold is still counted
+	if errors.Is(loss, ErrLost) { // the ownership is still among those whose loss is counted
 		c.mu.Lock()
 		c.noteLossLocked(c.registry.now())
 		c.mu.Unlock()
@@ -585,13 +596,14 @@ func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	return nil, false
 }
 
-// downgradeLocked is called after the release of the last write hold of an ownership that also has read holds. While a guarded write has no
-// answer it admits no reader, because readers could see the write take effect. takeLocked therefore calls it again for each arrival.
+// downgradeLocked is called after the last write hold of an ownership was released, if the ownership still has read holds. It turns the
+// owner into a reader. It does nothing while a guarded write has no answer, because other readers could see the write take effect.
+// takeLocked therefore calls it again for each arrival.
 func (c *cohort) downgradeLocked(own *ownership) {
 	if own == nil || own != c.owner || !own.grant.Idle() {
 		return
 	}
-	if holds := own.holds.Load(); holds == 0 || holds >= writeHold { // 0: the ownership is about to end
+	if holds := own.holds.Load(); holds == 0 || holds >= writeHold { // if holds is 0, the ownership is about to end
 		return
 	}
 	c.owner = nil
@@ -601,10 +613,11 @@ func (c *cohort) downgradeLocked(own *ownership) {
 	c.admitReadersLocked(c.registry.now())
 }
 
-// sharing limits for how long a write grant that only readers use keeps readers of other processes out.
+// The fields of sharing belong to the watch over a write grant that only readers use. The watch limits for how long such a grant keeps
+// readers of other processes out.
 type sharing struct {
-	quit  context.CancelFunc // nil if watchSharing does not run
-	begun bool               // Share was called: the grant serves no writer any more
+	quit  context.CancelFunc // ends watchSharing; nil if watchSharing does not run
+	begun bool               // Share was called: the grant no longer serves writers
 }
 
 // shareLaterLocked is called when a goroutine begins to read under grant.
@@ -620,8 +633,8 @@ func (c *cohort) shareLaterLocked(grant second.Grant) {
 	})
 }
 
-// watchSharing shares grant once another process has waited for the hand-off budget. If goroutines of this process wait, they are not
-// admitted any more, and the grant probably ends soon without a write: it therefore waits for the budget once more.
+// watchSharing shares grant once another process has waited for the hand-off budget. If goroutines of this process wait then, they are no
+// longer admitted, and the grant will probably end soon without a write. In that case watchSharing waits for the budget once more.
 func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	select {
 	case <-grant.Contended().C():
@@ -630,7 +643,7 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	}
 	for extended := false; ; {
 		c.mu.Lock()
-		if ctx.Err() != nil { // given up
+		if ctx.Err() != nil { // the grant was given up
 			c.mu.Unlock()
 			return
 		}
@@ -645,7 +658,7 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 		case c.gate.empty() || extended:
 			c.sharing.begun = true
 			c.mu.Unlock()
-			_ = grant.Share(ctx) // after an error the grant admits no more goroutines than before
+			_ = grant.Share(ctx) // after an error the grant is treated as shared all the same, and serves no writer
 			c.mu.Lock()
 			if c.state == held {
 				c.admitReadersLocked(c.registry.now())
@@ -657,18 +670,18 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 			left, extended = budget, true
 		}
 		c.mu.Unlock()
-		_ = retry.Pause(ctx, left) // if ctx ends, the next round returns
+		_ = retry.Pause(ctx, left) // if ctx ends, the next iteration returns
 	}
 }
 
-// told records which requests to yield the owners under a grant listen for. After one has come, the grant is not handed off in this
-// process: an owner that yields does so for another process.
+// The type told records which requests to yield the owners under a grant listen for. After such a request the grant is not handed off in
+// this process, because an owner that yields does so for another process.
 type told struct {
-	contended bool            // an owner listens for another process that waits
+	contended bool            // an owner listens for the signal that another process waits
 	revoked   <-chan struct{} // closed when a process has asked for the lock; nil unless an owner listens
 }
 
-// contendedOf returns the channel that is closed when another process waits because of grant, and notes that an owner listens.
+// contendedOf returns the channel that is closed when another process waits because of grant. It also records that an owner listens.
 func (c *cohort) contendedOf(grant second.Grant) <-chan struct{} {
 	c.mu.Lock()
 	c.told.contended = c.told.contended || c.grant == grant
@@ -676,7 +689,7 @@ func (c *cohort) contendedOf(grant second.Grant) <-chan struct{} {
 	return grant.Contended().C()
 }
 
-// revokedOf returns the channel that is closed when a process has asked for grant, and notes that an owner listens.
+// revokedOf returns the channel that is closed when a process has asked for grant. It also records that an owner listens.
 func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
 	revoked := grant.RevokeRequested()
 	c.mu.Lock()
@@ -687,23 +700,23 @@ func (c *cohort) revokedOf(grant second.Grant) <-chan struct{} {
 	return revoked
 }
 
-// toldLocked reports whether a listening owner was asked to yield grant. toldLocked starts no reads of the queue.
+// toldLocked reports whether an owner that listens was asked to yield grant. toldLocked starts no reads of the queue.
 func (c *cohort) toldLocked(grant second.Grant) bool {
 	select {
-	case <-c.told.revoked: // never if nil
+	case <-c.told.revoked: // a nil channel never receives
 		return true
 	default:
 		return c.told.contended && grant.Contended().Raised()
 	}
 }
 
-// wait describes the wait of w with ctx, which began then.
+// wait describes the wait of w. The wait uses ctx, and started at begun.
 func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Duration) Wait {
 	wait := Wait{Path: c.key.path, Waited: c.registry.now() - begun}
-	carried, _ := ctx.Value(w.seat.mutex.key).(*Hold) // before the mutex: ctx may be of a type of the program
+	carried, _ := ctx.Value(w.seat.mutex.key).(*Hold) // called without the mutex, because the program may have implemented ctx
 	c.mu.Lock()
 	request, served := c.request, w.served()
-	if c.state == held && !served { // if it was served, the current hold may be the waiter's own
+	if c.state == held && !served { // if w was served, the current hold may be the hold of w itself
 		wait.Here = &Here{
 			Since: c.registry.at(c.since), Token: c.grant.Token(), Holds: int(c.readers.Load()),
 			Carried: carried != nil && carried.own.holds.Load() > 0,
@@ -719,7 +732,7 @@ func (c *cohort) wait(ctx context.Context, w *waiter[ownership], begun time.Dura
 	return wait
 }
 
-// lookAtWait is called by the alarm.
+// lookAtWait is called when the alarm fires.
 func (c *cohort) lookAtWait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -750,7 +763,7 @@ func (c *cohort) addTo(s *Stats) {
 	}
 }
 
-// heldLock returns what this process has of the lock, if anything.
+// heldLock describes the lock as HeldLocks returns it. If this process has no grant of the lock, ok is false.
 func (c *cohort) heldLock() (l HeldLock, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,38 +2,38 @@ package tier
 
 import "sync/atomic"
 
-// This file learns for each path whether lingering pays. DESIGN.md has the bound on the waste.
+// This file finds out for each path whether lingering pays. DESIGN.md states the bound on the waste.
 
-// These constants are what a lingering earns and costs.
+// These constants say how the end of a lingering changes the credit of its path, and which limits the credit has.
 const (
 	useEarns   = 1       // this process has taken the lock again
-	wasteEarns = -2      // another process has queued meanwhile
-	mostCredit = 64      // the most that a path keeps
-	newCredit  = 8       // the most that a new path starts with
-	noCredit   = -255    // after as many releases without lingering, the lock lingers once
-	mostKnown  = 1 << 12 // paths; when there are more, all are forgotten
+	wasteEarns = -2      // another process has queued while the lock lingered
+	mostCredit = 64      // the highest credit of a path
+	newCredit  = 8       // the highest credit with which a new path starts
+	noCredit   = -255    // after 255 releases without lingering, the lock lingers once
+	mostKnown  = 1 << 12 // the number of remembered paths; when there would be more, all are forgotten
 )
 
-// credits have the credit of each path of a registry. Its mutex guards all but lately.
+// The type credits has the credit of each path of a registry. The mutex of the registry guards its fields except lately.
 type credits struct {
-	known  map[lockKey]int32 // of paths without a stake
-	lately atomic.Int32      // what all paths have earned
+	known  map[lockKey]int32 // the credits of the paths that have no stake
+	lately atomic.Int32      // what all paths together have earned recently
 }
 
 func newCredits() *credits {
 	all := &credits{known: make(map[lockKey]int32)}
-	all.lately.Store(-wasteEarns) // a single waste shall not stop lingering
+	all.lately.Store(-wasteEarns) // a single wasted lingering must not stop lingering
 	return all
 }
 
-// A credit is the balance of one path, guarded by the mutex of its cohort. If it is negative, that number of releases do not let the lock
-// linger.
+// A credit is the balance of one path, guarded by the mutex of the path's cohort. If the balance is -n, the lock does not linger at the
+// next n releases.
 type credit struct {
 	left   int32
 	lately *atomic.Int32
 }
 
-// of returns the credit of a path. An unknown path starts with what the other paths have earned lately.
+// The method of returns the credit of a path. An unknown path starts with what the other paths have earned recently.
 func (all *credits) of(key lockKey) credit {
 	left, known := all.known[key]
 	if lately := all.lately.Load(); !known && lately >= 0 {
@@ -58,23 +58,23 @@ func (all *credits) remember(key lockKey, c credit) {
 // pays reports whether the lock should linger.
 func (c *credit) pays() bool { return c.left >= 0 }
 
-// passed is called after a release at which the lock did not linger.
+// The method passed is called after a release at which the lock did not linger.
 func (c *credit) passed() {
 	if c.left < 0 {
 		c.left++
 	}
 }
 
-// used is called after a lingering, when this process has taken the lock again.
+// The method used is called when this process has acquired the lingering lock again.
 func (c *credit) used() { c.learn(useEarns) }
 
-// wasted is called after a lingering that another process has ended.
+// The method wasted is called when another process has ended the lingering.
 func (c *credit) wasted() { c.learn(wasteEarns) }
 
 func (c *credit) learn(earned int32) {
 	before := c.lately.Load()
 	after := min(max(before+earned, -mostCredit), mostCredit)
-	if after != before { // most often they are equal, and no core writes
+	if after != before { // in most cases they are equal, and no core writes to the shared variable
 		c.lately.Store(after) // one of two concurrent stores is enough
 	}
 	if c.left = min(c.left+earned, mostCredit); c.left < 0 || c.left == 0 && after < 0 {

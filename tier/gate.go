@@ -1,26 +1,26 @@
 package tier
 
-// A waiter is a goroutine in front of a gate. There may be very many.
+// A waiter is a goroutine that waits in front of a gate. There may be very many waiters.
 type waiter[S any] struct {
 	turn    chan struct{} // closed when the waiter is chosen, refused or told to leave
-	refusal error         // why it was refused; nil if it was not
-	seat    S             // what it waits for: kept here to save an allocation
+	refusal error         // why the waiter was refused; nil if it was not
+	seat    S             // what the waiter waits for; it is kept here to save an allocation
 
-	told       bool  // to leave; it is in the queue until it does, and may be chosen
-	arrival    int64 // the waiter's place among all that ever came, from 1; 0 when it is out of the queue
+	told       bool  // the waiter was told to leave; until it leaves, it is in the queue, and may be chosen
+	arrival    int64 // the number of this waiter among all arrivals, from 1; 0 when the waiter is no longer in the queue
 	next, prev *waiter[S]
 }
 
-// A gate is a first-in-first-out queue of waiters. The gate does not depend on what is behind it; its user guards it with a mutex.
+// A gate is a first-in-first-out queue of waiters. It does not know what the waiters wait for. Its user guards it with a mutex.
 type gate[S any] struct {
 	first, last *waiter[S]
 	waiting     int
-	arrivals    int64 // waiters that ever came
+	arrivals    int64 // the number of waiters that ever joined
 }
 
 func (g *gate[S]) empty() bool { return g.first == nil }
 
-// join puts a new waiter at the end.
+// join adds a new waiter at the end of the queue.
 func (g *gate[S]) join() *waiter[S] {
 	g.arrivals++
 	g.waiting++
@@ -34,7 +34,7 @@ func (g *gate[S]) join() *waiter[S] {
 	return w
 }
 
-// admit lets the first waiter through. The caller has filled in its seat. The gate must not be empty.
+// admit lets the first waiter through. Before the call, the caller has set the waiter's seat. The gate must not be empty.
 func (g *gate[S]) admit() {
 	w := g.first
 	g.leave(w)
@@ -43,7 +43,7 @@ func (g *gate[S]) admit() {
 	}
 }
 
-// served reports whether the waiter was let through.
+// served reports whether the waiter was admitted.
 func (w *waiter[S]) served() bool { return w.arrival == 0 && w.refusal == nil }
 
 // tellAll notifies all waiters that they have to leave. tellAll is called once.
@@ -54,7 +54,7 @@ func (g *gate[S]) tellAll() {
 	}
 }
 
-// refuse removes the waiters for whose seat concerned returns true, with an error. refuse returns their number.
+// refuse removes those waiters for whose seat concerned returns true. Each of them gets err. refuse returns the number of removed waiters.
 func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	for w := g.first; w != nil; {
 		next := w.next
@@ -69,7 +69,7 @@ func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	return n
 }
 
-// leave takes a waiter out of the queue. leave reports false if the waiter is out already: then it was chosen, or refused.
+// leave removes a waiter from the queue. It returns false if the waiter was already removed, because it was admitted or refused.
 func (g *gate[S]) leave(w *waiter[S]) bool {
 	if w.arrival == 0 {
 		return false

@@ -49,7 +49,7 @@ func (b *Bundle) guard() (second.Guard, error) {
 	g := second.Guard{Check: b.Err}
 	var paths []string
 	for _, h := range b.taken {
-		if !slices.Contains(g.Grants, h.own.grant) { // else it was entered again
+		if !slices.Contains(g.Grants, h.own.grant) { // otherwise the bundle has acquired this lock twice
 			g.Grants, paths = append(g.Grants, h.own.grant), append(paths, h.Path())
 		}
 	}

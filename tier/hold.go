@@ -9,22 +9,22 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An ownership is one acquisition behind the gate. All holds of one call tree share it; the lock is released with the last of them.
+// An ownership is one acquisition behind the gate. All holds of one call tree share it, and the release of the last hold releases the lock.
 type ownership struct {
-	mutex  *Mutex // that acquired it
+	mutex  *Mutex // the mutex that was used to acquire it
 	cohort *cohort
 	grant  second.Grant
 	since  time.Duration // on the clock of the leases
-	source source        // beside reads, as there may be very many of these
-	reads  atomic.Bool   // from the beginning, or by now
-	holds  atomic.Int64  // not released yet: those that read, and writeHold for each of the others; 0 is final
-	first  Hold          // kept here to save an allocation
-	watch  *watch        // for the observer; nil if there is none
+	source source        // placed next to reads to save memory, because a program may have very many ownerships
+	reads  atomic.Bool   // the ownership reads: from the beginning, or since a downgrade
+	holds  atomic.Int64  // the sum of the weights of the unreleased holds; once it is 0, it stays 0
+	first  Hold          // the first hold is kept here to save an allocation
+	watch  *watch        // reports to the observer; nil if there is no observer
 }
 
 const writeHold = 1 << 32
 
-// weight is the value of a hold in the sum holds.
+// weight returns what a hold adds to the sum in ownership.holds.
 func weight(reads bool) int64 {
 	if reads {
 		return 1
@@ -32,7 +32,7 @@ func weight(reads bool) int64 {
 	return writeHold
 }
 
-// reenter adds a hold, unless the last one has been released. An ownership that only reads gets no hold to write.
+// reenter adds a hold, unless the last hold has been released. If the ownership only reads, reenter adds no hold to write.
 func (o *ownership) reenter(reads bool) (*Hold, error) {
 	for {
 		n := o.holds.Load()
@@ -48,7 +48,7 @@ func (o *ownership) reenter(reads bool) (*Hold, error) {
 	}
 }
 
-// count returns how many holds were not released.
+// count returns the number of unreleased holds.
 func (o *ownership) count() int {
 	n := o.holds.Load()
 	return int(n/writeHold + n%writeHold)
@@ -59,10 +59,10 @@ func (o *ownership) count() int {
 // To keep out late writes of former holders, pass [Hold.Token] to the resource, or use a guarded write: see [Guard].
 type Hold struct {
 	own      *ownership
-	shared   bool // it reads
+	shared   bool // this is a read hold
 	traced   bool // see [WithLeakDetection]
 	released atomic.Bool
-	bundle   atomic.Pointer[Bundle] // that it belongs to; nil if none
+	bundle   atomic.Pointer[Bundle] // the bundle of this hold; nil if there is none
 	work     contexts
 }
 
@@ -77,7 +77,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.own.grant.Context().Done() }
 // or a suspend of the machine.
 func (h *Hold) Err() error {
 	err := h.own.grant.Err()
-	if h.released.Load() { // asked last: the end of a node that was given up is no loss
+	if h.released.Load() { // checked last: after a release, the end of the contender is no loss
 		return ErrReleased
 	}
 	return err
@@ -167,7 +167,7 @@ func (h *Hold) Release() error {
 		c.downgradeLocked(h.own)
 		c.mu.Unlock()
 	}
-	h.own.grant.Err() // looks at the clock: the machine may have slept through the end of the lease
+	h.own.grant.Err() // checks the clock, because the lease may have ended while the machine slept
 	return context.Cause(life)
 }
 
@@ -176,12 +176,12 @@ func (h *Hold) Release() error {
 // same as Release.
 func (h *Hold) ReleaseAt(t time.Time) error {
 	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
-		retry.Pause(h.Context(context.Background()), time.Until(t)) // less if it is lost, or released meanwhile
-		h.Release()                                                 // also gives a lost contender up
+		retry.Pause(h.Context(context.Background()), time.Until(t)) // shorter if the lock is lost or the hold is released before t
+		h.Release()                                                 // also removes the contender of a lost lock
 	}) {
 		return nil
 	}
-	return h.Release() // also if the registry is closed
+	return h.Release() // the time has passed, or the registry is closed
 }
 
 // An ownerKey is the key under which a context carries the hold of a lock.

@@ -8,18 +8,18 @@ import (
 	"weak"
 )
 
-// leaks finds holds that were forgotten: the program has no reference to them any more, and has not released them. It keeps a trace of
-// each hold that is not released yet, by its weak.Pointer[Hold].
+// The type leaks finds forgotten holds: holds that were not released, and to which the program has no reference any more. It keeps a trace
+// of each unreleased hold. The key of the trace is a weak.Pointer[Hold].
 type leaks struct{ traces sync.Map }
 
-// A trace describes a hold without a reference to it.
+// A trace describes a hold, but does not refer to it.
 type trace struct {
 	own     *ownership
 	callers []uintptr
 }
 
-// traced returns the hold for the caller. If leaks are to be found, it is a copy that its ownership does not refer to. If the program
-// forgets that, a warning is logged, from the goroutine in which the runtime runs all cleanups.
+// traced returns the hold that the caller of Acquire gets. With [WithLeakDetection] it is a copy to which the ownership does not refer. If
+// the program forgets the copy, a warning is logged in the goroutine in which the runtime runs all cleanups.
 func (m *Mutex) traced(h *Hold) *Hold {
 	if !m.options.traced {
 		return h
@@ -41,16 +41,16 @@ func (m *Mutex) traced(h *Hold) *Hold {
 func (r *Registry) forgotten(t trace) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if !r.closed { // else it is lost
+	if !r.closed { // otherwise the lock is lost, and no warning is needed
 		r.second.Logger().Warn("tier: a hold was dropped without Release; the lock stays taken until the registry is closed",
 			"path", t.own.cohort.key.path, "token", t.own.grant.Token(), "since", r.at(t.own.since), "acquired", t.place())
 	}
 }
 
-// released records that h was not forgotten.
+// The method released records that h was released, and is not forgotten.
 func (l *leaks) released(h *Hold) { l.traces.Delete(weak.Make(h)) }
 
-// places returns where the holds of c were acquired, if that is known.
+// The method places returns the lines at which the holds of c were acquired, if they are known.
 func (l *leaks) places(c *cohort) string {
 	var places []string
 	l.traces.Range(func(_, left any) bool {
@@ -62,7 +62,7 @@ func (l *leaks) places(c *cohort) string {
 	return strings.Join(places, "; ")
 }
 
-// place returns the lines of the program that called this package, the innermost one first.
+// The method place returns the lines of the program from which this package was called, the innermost line first.
 func (t trace) place() string {
 	var lines []string
 	frames := runtime.CallersFrames(t.callers)

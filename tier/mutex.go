@@ -18,7 +18,7 @@ type Mutex struct {
 	mode     second.Mode
 	options  *options
 	claim    second.Claim
-	invalid  error // why path or an option cannot be used, nil if they can
+	invalid  error // why the path or an option cannot be used; nil if all can be used
 	key      any   // an ownerKey
 }
 
@@ -113,7 +113,8 @@ func (m *Mutex) acquire(ctx context.Context, op string,
 	return m.traced(hold), nil
 }
 
-// reenter returns another hold if ctx carries a live one that allows it. reenter returns neither a hold nor an error if ctx carries none.
+// reenter returns another hold if ctx carries an unreleased hold that permits it. If ctx carries no such hold, reenter returns neither a
+// hold nor an error.
 func (m *Mutex) reenter(ctx context.Context) (*Hold, error) {
 	if outer := HoldFrom(ctx, m); outer != nil {
 		if err := outer.own.grant.Err(); errors.Is(err, ErrLost) {
@@ -147,7 +148,7 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return f(hold.Context(ctx))
 }
 
-// both returns an error that wraps both errors. If one of them is nil, it returns the other one itself.
+// both returns an error that wraps err and other. If one of them is nil, both returns the other error unchanged.
 func both(err, other error) error {
 	if err == nil || other == nil {
 		return cmp.Or(err, other)

@@ -21,7 +21,7 @@ func Name(dir, name string) string {
 	b.WriteString(strings.TrimSuffix(dir, "/"))
 	b.WriteByte('/')
 	kept := b.Len()
-	dots := strings.Trim(name, ".") == "" // "." and ".." mean something else in a path
+	dots := strings.Trim(name, ".") == "" // "." and ".." have another meaning in a path
 	for rest := name; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
 		if plain(r) && !dots {
@@ -33,7 +33,7 @@ func Name(dir, name string) string {
 		}
 		rest = rest[size:]
 	}
-	if b.String() == "/zookeeper" { // reserved there
+	if b.String() == "/zookeeper" { // ZooKeeper reserves this path
 		return b.String()[:kept] + "%7Aookeeper"
 	}
 	if last := b.Len() - 1; reserved.MatchString(name) {
@@ -42,11 +42,11 @@ func Name(dir, name string) string {
 	return b.String()
 }
 
-// reserved matches the names of contenders in ZooKeeper, of all libraries, and the suffixes of the keys that a lock in Redis has besides
-// its own.
+// The expression reserved matches the names of contenders in ZooKeeper, of all libraries. It also matches the suffixes of the additional
+// keys that a lock has in Redis.
 var reserved = regexp.MustCompile(`(lock-|__WRIT__|__READ__|__lock__|__rlock__)(\d{10}|-\d{9,10})$|:tierlock:\w+$`)
 
-// plain reports whether a character is valid in the paths of all stores; ZooKeeper accepts none above U+FFFF.
+// plain reports whether a character is valid in the paths of all stores. ZooKeeper accepts no character above U+FFFF.
 func plain(r rune) bool {
 	if r < unicode.MaxASCII {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.~:@=+,", r)

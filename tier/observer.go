@@ -115,7 +115,8 @@ func WithObserver(o Observer) Option {
 	})
 }
 
-// and returns an observer that calls the functions of o, then those of p. It names no fields, so that the compiler reports a missing one.
+// The method and returns an observer that calls the functions of o, and then those of p. The literal has no field names, so that the
+// compiler reports a missing field.
 func (o Observer) and(p Observer) Observer {
 	return Observer{
 		inTurn(o.Waiting, p.Waiting),
@@ -127,7 +128,7 @@ func (o Observer) and(p Observer) Observer {
 		func(c ConnectionEvent) {
 			for _, one := range []Observer{p, o} {
 				if one.Connection != nil {
-					defer one.Connection(c) // in reverse, and whatever the first one does
+					defer one.Connection(c) // deferred calls run in reverse order, and run even if the other call panics
 				}
 			}
 		},
@@ -142,12 +143,12 @@ func inTurn[Event any](first, second func(context.Context, Event)) func(context.
 		return first
 	}
 	return func(ctx context.Context, e Event) {
-		defer second(ctx, e) // whatever the first one does
+		defer second(ctx, e) // deferred, so that it runs even if the first one panics
 		first(ctx, e)
 	}
 }
 
-// waitingAfter returns after how long a wait is reported; without Waiting, never.
+// waitingAfter returns how long a wait may take before it is reported. If Waiting is nil, no wait is reported.
 func (o Observer) waitingAfter() time.Duration {
 	if o.Waiting == nil {
 		return math.MaxInt64
@@ -164,7 +165,7 @@ func (r *Registry) follow() {
 	}
 }
 
-// alarm returns a channel that receives when a wait that begins now is to be reported.
+// alarm returns a channel for a wait that begins now. The channel receives when the wait has to be reported.
 func (o *Observer) alarm() (long <-chan time.Time) {
 	if o == nil {
 		return nil
@@ -172,7 +173,7 @@ func (o *Observer) alarm() (long <-chan time.Time) {
 	return time.After(o.waitingAfter())
 }
 
-// failed returns err, and reports it to the observer unless it comes from a try.
+// The method failed returns err. It also reports err to the observer, unless err comes from a try.
 func (r *Registry) failed(ctx context.Context, op, path string, begun time.Duration, err error) error {
 	if q := (*second.GracePeriodError)(nil); errors.As(err, &q) {
 		err = inGracePeriod{err, (*GracePeriodError)(q)}
@@ -188,23 +189,24 @@ func (r *Registry) failed(ctx context.Context, op, path string, begun time.Durat
 type watch struct {
 	AcquiredEvent
 	registry *Registry
-	ctx      context.Context       // of its acquisition
+	ctx      context.Context       // the context of the acquisition
 	since    time.Duration         // on the clock of the leases
-	stop     func() (stopped bool) // stops watching for the loss; nil if there is no watch
+	stop     func() (stopped bool) // ends the watching for a loss; nil if there is none
 
 	mu   sync.Mutex // guards the fields below
 	told bool       // the loss was reported
-	then func()     // reports the release after that; nil if there is none yet
+	then func()     // reports the release after the loss was reported; nil until the release
 }
 
-// watch returns the watch over a new hold or permits.
+// The method watch returns the watch over a new hold or new permits. The wait started at begun, and the hold started at since.
 func (r *Registry) watch(ctx context.Context, a AcquiredEvent, begun, since time.Duration) *watch {
 	a.At, a.Waited = r.at(since), since-begun
 	return &watch{AcquiredEvent: a, registry: r, ctx: ctx, since: since}
 }
 
-// acquired reports the acquisition, and reports a loss as soon as life ends with one. When the registry is closed already, the release
-// reports the loss. If the observer panics, or ends the goroutine, no caller gets the hold or permits, so they are released.
+// The method acquired reports the acquisition. If life ends with a loss, the loss is reported at once; if the registry is closed already,
+// the release reports it. If the observer panics or ends the goroutine, no caller gets the hold or the permits. In that case acquired
+// releases them.
 func (w *watch) acquired(life context.Context, release func() error) {
 	r, o, told := w.registry, w.registry.options.observer, false
 	defer func() {
@@ -228,7 +230,7 @@ func (w *watch) acquired(life context.Context, release func() error) {
 	}
 }
 
-// lossTold is called after the observer was informed of the loss.
+// lossTold is called after the observer has been informed of the loss.
 func (w *watch) lossTold() {
 	w.mu.Lock()
 	w.told = true
@@ -239,7 +241,7 @@ func (w *watch) lossTold() {
 	}
 }
 
-// afterLoss runs f, which reports the release. If Lost is still running, f runs after it.
+// afterLoss runs f, which reports the release. If Lost is still running, f runs when Lost has returned.
 func (w *watch) afterLoss(f func()) {
 	w.mu.Lock()
 	told := w.told
@@ -255,14 +257,14 @@ func (w *watch) lost(now time.Duration, err error) {
 	r.options.observer.Lost(w.ctx, LostEvent{w.Path, w.Hold, w.Permits, r.at(now), err, LossCause(second.CauseOf(err))})
 }
 
-// releasing is called before a release. releasing returns a function to call afterwards, which reports the release.
+// releasing is called before a release. It returns a function that reports the release; the caller calls that function after the release.
 func (w *watch) releasing() (released func(error)) {
 	if w == nil {
 		return func(error) {}
 	}
 	r, o := w.registry, w.registry.options.observer
 	now := r.now()
-	// This comes before the release, because a loss of a grant that was handed off is no loss of this hold.
+	// The watching ends before the release: the grant may be handed off, and a later loss of the grant is no loss of this hold.
 	untold := w.stop == nil || w.stop()
 	if untold && w.stop != nil {
 		r.tasks.Done()
@@ -277,7 +279,7 @@ func (w *watch) releasing() (released func(error)) {
 			w.afterLoss(tell)
 			return
 		}
-		defer tell() // also if Lost panics
+		defer tell() // deferred, so that it runs even if Lost panics
 		if o.Lost != nil && errors.Is(err, ErrLost) {
 			w.lost(now, err)
 		}

@@ -25,7 +25,7 @@ type option func(*options)
 func (option) forRegistry() {}
 func (option) forLock()     {}
 
-// Wrong returns an error if the value of the option is invalid, whatever the other options are.
+// Wrong returns an error if the value of the option is invalid. It does not look at the other options.
 func (o option) Wrong() error {
 	alone := defaults
 	o(&alone)
@@ -92,7 +92,7 @@ func WithLazyStart() RegistryOption {
 
 type options struct {
 	handOff time.Duration
-	strict  bool // whatever handOff is
+	strict  bool // the order is strict, and handOff has no effect
 	rounds  bool
 	linger  time.Duration
 	maxWait time.Duration // 0: no limit
@@ -104,7 +104,7 @@ type options struct {
 // defaults are the options of a registry without options.
 var defaults = options{handOff: 20 * time.Millisecond}
 
-// budget returns for how long a lock may stay in the process while another process waits.
+// budget returns for how long a lock may stay in the process while another process waits for it.
 func (o *options) budget() time.Duration {
 	if o.strict {
 		return 0
@@ -170,8 +170,8 @@ func (o options) check() error {
 	return nil
 }
 
-// forLock returns a copy of o with the changes of opts. Options of other types come from a package of this module, for locks of its
-// store.
+// forLock returns a copy of o to which opts are applied. Options of other types are returned in own: they come from the package of a store,
+// and apply to locks of that store.
 func (o *options) forLock(opts []Option) (changed *options, own []any, err error) {
 	if len(opts) == 0 {
 		return o, nil, nil

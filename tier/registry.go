@@ -20,25 +20,25 @@ import (
 type Registry struct {
 	second  second.Tier
 	options *options
-	open    context.Context // ends when new calls are refused and waiters give up: at a shutdown, and with the second tier
-	refuse  func()          // ends it
+	open    context.Context // ends when new calls are refused and waiters have to leave: at a shutdown, and when the second tier ends
+	refuse  func()          // ends the context open
 
 	leaks leaks // see [WithLeakDetection]
 
-	mu      sync.RWMutex // guards the fields below; taken last
+	mu      sync.RWMutex // guards the fields below; if another mutex is also needed, this one is locked last
 	stakes  map[lockKey]stake
 	credits *credits
-	past    Stats // of cohorts that are gone
+	past    Stats // what the removed cohorts counted
 	closed  bool
-	warned  map[lockKey]bool // semaphores about whose number of permits there was a warning
-	drained context.Context  // ends when new calls are refused and there are no stakes any more, and with the second tier
-	allGone func()           // ends it
-	tasks   sync.WaitGroup   // goroutines of the stakes, and calls of the observer in other goroutines than the callers'
+	warned  map[lockKey]bool // semaphores for which a warning about their number of permits was logged
+	drained context.Context  // ends when new calls are refused and the last stake is removed, and when the second tier ends
+	allGone func()           // ends the context drained
+	tasks   sync.WaitGroup   // goroutines of the stakes, and calls of the observer that do not run in a caller's goroutine
 
 	closing sync.Once
 	ended   chan struct{} // closed when the second tier is closed
-	failure error         // of that; valid then
-	gone    chan struct{} // closed when there are no tasks any more
+	failure error         // the error of closing the second tier; valid after ended is closed
+	gone    chan struct{} // closed when the last task has ended
 }
 
 // New returns a registry for a store. Only the constructors of this module's stores call New, after they have checked their options. The
@@ -69,8 +69,8 @@ func New(t second.Tier, opts ...Option) *Registry {
 // now reads the clock of the leases. Callers also use its value for durations.
 func (r *Registry) now() time.Duration { return r.second.Now() }
 
-// at converts a time on that clock to a time of day. at counts back from now, because that clock counts the sleep of the machine, and
-// package time does not.
+// The method at converts a time of the clock of the leases to a time of day. It subtracts the elapsed time from the present time, because
+// the clock of the leases counts the sleep of the machine, and package time does not.
 func (r *Registry) at(t time.Duration) time.Time {
 	ago := r.now() - t
 	return time.Now().Add(-ago)
@@ -91,7 +91,7 @@ func (r *Registry) Close() error {
 	r.mu.Unlock()
 	r.closing.Do(func() {
 		go func() {
-			r.failure = r.second.Close() // which ends all waits, but sends nothing for each
+			r.failure = r.second.Close() // this ends all waits, but sends no request for each of them
 			close(r.ended)
 			r.tasks.Wait()
 			close(r.gone)
@@ -109,11 +109,11 @@ func (r *Registry) Close() error {
 	return r.failure
 }
 
-// Close waits for the second tier for closeTime at most, and then for callbacks for callbackTime. The second tier takes up to three
-// seconds, unless code of the program blocks it.
+// Close waits up to closeTime for the second tier, and then up to callbackTime for callbacks. The second tier takes up to three seconds,
+// unless code of the program blocks it.
 const closeTime, callbackTime = 5 * time.Second, time.Second
 
-// call runs f, which calls the observer, in a goroutine of its own. After the registry is closed, it does not run f.
+// The method call runs f, which calls the observer, as a task that Close waits for. If the registry is closed, it does not run f.
 func (r *Registry) call(f func()) {
 	r.mu.Lock()
 	if r.closed {
@@ -143,7 +143,7 @@ func (r *Registry) Err() error {
 	if err := r.second.Err(); err != nil {
 		return err
 	}
-	if q := r.second.GracePeriod(); q != nil { // else it would be an error that is not nil
+	if q := r.second.GracePeriod(); q != nil { // a nil pointer in the result would be an error that is not nil
 		return (*GracePeriodError)(q)
 	}
 	return r.second.Refusal()
@@ -175,7 +175,7 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 
 func (r *Registry) draining() bool { return r.open.Err() != nil }
 
-// noteDrainedLocked is called when the registry may have no lock and no semaphore in use any more.
+// noteDrainedLocked is called when the last lock or semaphore may have gone out of use.
 func (r *Registry) noteDrainedLocked() {
 	if r.draining() && len(r.stakes) == 0 {
 		r.allGone()
@@ -188,7 +188,7 @@ func (r *Registry) all() []stake {
 	return slices.Collect(maps.Values(r.stakes))
 }
 
-// paths returns the paths of the locks and semaphores that still have a stake.
+// The method paths returns the paths of the locks and semaphores that still have a stake.
 func (r *Registry) paths() string {
 	var paths []string
 	for _, s := range r.all() {
@@ -202,11 +202,11 @@ func (r *Registry) paths() string {
 type stake interface {
 	base() *members
 	turnAway()    // ends all waits with [ErrClosed], because new calls are refused
-	addTo(*Stats) // adds what it counts
+	addTo(*Stats) // adds the counters of this stake
 }
 
-// A lockKey identifies a stake of a registry: a mutex and a reader/writer lock may have the same path, and exclude each other like locks
-// of two processes.
+// A lockKey identifies a stake of a registry. The kind is part of the key, because a mutex and a reader/writer lock may have the same path.
+// They exclude each other like locks of two processes.
 type lockKey struct {
 	path string
 	kind kind
@@ -220,26 +220,26 @@ const (
 	counting
 )
 
-// members counts the callers, holders and tasks of a stake. The stake is removed with the last of them.
+// The type members counts the callers, holders and tasks of a stake. When the number becomes 0, the stake is removed.
 type members struct {
 	registry *Registry
 	key      lockKey
-	number   atomic.Int64 // goes from and to 0 only under registry.mu
-	mu       sync.Mutex   // guards the field below, and the stake; never held across a client call or a wait
-	alarm    alarm        // about the first waiter
+	number   atomic.Int64 // changes from and to 0 only while registry.mu is locked
+	mu       sync.Mutex   // guards the field below and the stake; never locked during a call of the client or a wait
+	alarm    alarm        // watches how long the first waiter waits
 }
 
 func (m *members) base() *members { return m }
 
-// failure wraps an error that does not come from the second tier, and therefore names no path yet.
+// failure wraps an error that does not come from the second tier, because such an error does not name the path yet.
 func (k lockKey) failure(op string, err error) error {
 	return fmt.Errorf("tier: %s %s: %w", op, k.path, err)
 }
 
-// join returns the stake of key, which stays until part was called as often as join. join returns nil if new calls are refused. With
-// permits the stake is a pool, without them a cohort.
+// join returns the stake of key and adds a member to it. Each member calls part once; the last call removes the stake. If new calls are
+// refused, join returns nil. If permits is nil, the stake is a cohort, and otherwise a pool.
 func (r *Registry) join(key lockKey, permits *Semaphore) stake {
-	r.mu.RLock() // most often the stake exists, as for a lock that many goroutines want
+	r.mu.RLock() // in most cases the stake exists, because many goroutines use the same lock
 	s := r.stakes[key]
 	if s != nil && !r.draining() {
 		defer r.mu.RUnlock()
@@ -264,10 +264,11 @@ func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 	return s
 }
 
-// mostWarned bounds what the registry remembers of its warnings.
+// mostWarned is the number of paths about which the registry warns at most.
 const mostWarned = 1024
 
-// warnOnce reports whether to warn that the store has another number of permits: once for each path, while there are not too many.
+// warnOnce reports whether to warn that the store has another number of permits. It returns true once for each path, until mostWarned paths
+// were warned about.
 func (r *Registry) warnOnce(key lockKey) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -278,8 +279,8 @@ func (r *Registry) warnOnce(key lockKey) bool {
 	return true
 }
 
-// spawn runs f as a task; Close waits for its end. When the registry is closed, spawn reports false and does not run f. Callers need not
-// handle that: every grant is lost by then, and each waiter learns from the closed second tier.
+// spawn runs f in a goroutine, and Close waits for its end. When the registry is closed, spawn returns false and does not run f. Callers
+// need not handle that: every grant is lost by then, and each waiter gets an error from the closed second tier.
 func (m *members) spawn(f func()) bool {
 	r := m.registry
 	r.mu.Lock()
@@ -307,7 +308,7 @@ func (m *members) part() {
 	if m.number.Add(-1) == 0 {
 		m.alarm.stop()
 		if c, ok := r.stakes[m.key].(*cohort); ok {
-			r.past.sum(&c.tally) // the cohort counts nothing any more
+			r.past.sum(&c.tally) // the cohort counts nothing after this
 			r.credits.remember(m.key, c.credit)
 		}
 		delete(r.stakes, m.key)
@@ -385,9 +386,9 @@ const (
 
 var sources = [...]Source{Found, HandOver, HandOff, Resumption, Join}
 
-// A tally has the counters of a cohort, guarded by its mutex. A sum of times is the sum of all ends minus the sum of all beginnings, on the
-// registry's clock. The reader of the sum adds the present time for each wait or hold that has not ended. An overflow in between cancels
-// out.
+// A tally has the counters of a cohort, guarded by the cohort's mutex. A sum of times is the sum of all ends minus the sum of all
+// beginnings, on the registry's clock. For each wait or hold that has not ended, the reader of the sum adds the present time. The sum may
+// overflow in between, but the result is right.
 type tally struct {
 	came                 [len(sources)]int64
 	given                int64
@@ -395,7 +396,7 @@ type tally struct {
 	losses               map[LossCause]int64 // nil while there are none
 }
 
-// lose counts a number of holds that were lost.
+// lose counts the holds that were lost together with the given error.
 func (t *tally) lose(err error, holds int64) {
 	if t.losses == nil {
 		t.losses = make(map[LossCause]int64)
@@ -403,7 +404,7 @@ func (t *tally) lose(err error, holds int64) {
 	t.losses[LossCause(second.CauseOf(err))] += holds
 }
 
-// sum adds what a cohort has counted.
+// The method sum adds the counters of a cohort.
 func (s *Stats) sum(t *tally) {
 	s.Found += t.came[found]
 	s.HandOvers += t.came[handedOver]

@@ -31,7 +31,7 @@ type Semaphore struct {
 	permits  int
 	options  *options
 	store    second.Semaphore
-	invalid  error // why path, number or an option cannot be used, nil if they can
+	invalid  error // why the path, the number or an option cannot be used; nil if all can be used
 }
 
 // Semaphore returns the semaphore at path. The parameter permits is the number of permits that all processes together may hold. Semaphore
@@ -96,7 +96,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	return permits, err
 }
 
-// tooFew is [ErrLocked] with a text for semaphores.
+// A tooFew is [ErrLocked] with a text for semaphores.
 type tooFew struct{ error }
 
 func (tooFew) Unwrap() error { return ErrLocked }
@@ -205,15 +205,15 @@ func (s *Semaphore) Break(ctx context.Context, token int64) error {
 type Permits struct {
 	pool      *pool
 	semaphore *Semaphore
-	count     int // of wanted permits
+	count     int // of permits that the caller wants
 	taken     []permit
-	since     time.Duration // when they came here, on the clock of the leases
+	since     time.Duration // when this caller got them, on the clock of the leases
 	released  atomic.Bool
-	lost      context.Context // ends with the loss of any of them
+	lost      context.Context // ends when one of the permits is lost
 	endLost   context.CancelCauseFunc
-	onLoss    []func() bool // stop watching for a loss
+	onLoss    []func() bool // each function stops the watching for the loss of one permit
 	work      contexts
-	watch     *watch // for the observer; nil if there is none
+	watch     *watch // reports to the observer; nil if there is no observer
 }
 
 // begin is called when the permits have been granted.
@@ -255,7 +255,7 @@ func (p *Permits) ValidUntil() time.Time {
 	if p.Err() != nil {
 		return time.Time{}
 	}
-	return p.taken[0].ValidUntil() // all belong to one session
+	return p.taken[0].ValidUntil() // all permits belong to one session
 }
 
 // Token returns the fencing token of the grant with which this process took the permits from the store. The token is positive, and never
@@ -295,35 +295,35 @@ func (p *Permits) Release() error {
 	return err
 }
 
-// A pool is the state of one semaphore in this process: the waiters for permits, first in, first out, and the request to the store while
-// there are any.
+// A pool is the state of one semaphore in this process: a first-in-first-out queue of goroutines that wait for permits, and a request to
+// the store while any goroutine waits.
 //
-// Released permits go to the first waiter. The pool keeps permits only for that waiter, and only while this process has enough for its
-// whole request.
+// Released permits go to the first waiter. The pool keeps permits only for that waiter, and only if this process has enough permits for the
+// whole request of that waiter.
 type pool struct {
-	members                  // whose mutex guards the fields below, except given and store, which never change
-	given   int              // the number that the program gave when the pool began
-	permits int              // how many there are, as far as this process knows
+	members                  // its mutex guards the fields below, except given and store, which never change
+	given   int              // the number that the program gave when the pool was made
+	permits int              // the number of permits of the semaphore, as far as this process knows
 	store   second.Semaphore // releases permits
 
 	gate    gate[Permits]
-	request *second.Demand     // in flight in the store; nil if none is
-	asked   *second.Demand     // the request whose Take was called last, because it was first in the queue
-	quit    context.CancelFunc // cancels the request; nil if it is a try
-	trying  *try               // nil unless the request is one
-	taken   int                // permits that goroutines here hold
+	request *second.Demand     // the request that is in flight in the store; nil if there is none
+	asked   *second.Demand     // the last request whose Take was called; Take is called when the request is first in the queue
+	quit    context.CancelFunc // cancels the request; nil if the request is a try
+	trying  *try               // the request, if it is a try; otherwise nil
+	taken   int                // the number of permits that goroutines of this process hold
 	moved   time.Duration      // when taken last changed
-	kept    []permit           // for the first waiter, too few for it as yet
-	expiry  *time.Timer        // when the first of those has to go
-	last    *second.Demand     // the request before this one
-	alone   time.Duration      // the last check that saw no other process wait
+	kept    []permit           // kept for the first waiter, which needs more than these
+	expiry  *time.Timer        // fires when the first kept permit has to leave the process
+	last    *second.Demand     // the previous request
+	alone   time.Duration      // the time of the last check that saw no other process wait
 }
 
-// A permit is one of those that the store granted in one write.
+// A permit is one of the permits that the store granted in one write.
 type permit struct {
 	second.Permit
 	since   time.Duration
-	budgets float64 // for how many budgets it may stay here while other processes wait
+	budgets float64 // for how many budgets the permit may stay in this process while other processes wait
 }
 
 // enter waits until it has k permits, or ctx ends.
@@ -340,7 +340,7 @@ func (p *pool) enter(ctx context.Context, s *Semaphore, k int, begun time.Durati
 	return &w.seat, await(ctx, p, w, s.options.maxWait, begun)
 }
 
-// try takes permits if enough are free and no process waits. Calls that come meanwhile wait for its end.
+// try takes permits if enough are free and no process waits. Calls that arrive during a try wait for the end of the try.
 func (p *pool) try(ctx context.Context, s *Semaphore, k int, begun time.Duration) (*Permits, error) {
 	p.mu.Lock()
 	if p.request != nil {
@@ -349,7 +349,7 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, begun time.Duration
 	}
 	p.request = new(second.Demand)
 	p.mu.Unlock()
-	t := newTry(ctx, begun) // without the mutex: ctx may be of a type of the program
+	t := newTry(ctx, begun) // called without the mutex, because the program may have implemented ctx
 	p.mu.Lock()
 	if p.trying = t; !p.gate.empty() {
 		t.keepsWaiting(begun)
@@ -368,14 +368,14 @@ func (p *pool) try(ctx context.Context, s *Semaphore, k int, begun time.Duration
 	return own, err
 }
 
-// turnAway ends all waits, because the registry admits no goroutine any more.
+// turnAway ends all waits. It is called when the registry admits no more goroutines.
 func (p *pool) turnAway() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gate.tellAll()
 }
 
-// withdraw takes a waiter out of the queue. If it has just been served, its permits go to others.
+// withdraw removes a waiter from the queue. If the waiter has just been served, its permits go to other waiters.
 func (p *pool) withdraw(w *waiter[Permits]) {
 	p.mu.Lock()
 	first := p.gate.first == w
@@ -389,23 +389,23 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 	}
 }
 
-// requestLocked starts the one goroutine that asks the store for permits, for all waiters, through the first one's semaphore. Granted
-// permits go to the waiters that are first when it returns, and surplus ones back to the store. An error that retrying cannot fix goes to
-// all waiters with equal requests.
+// requestLocked starts a goroutine that requests permits from the store, for all waiters. There is only one such goroutine. The request
+// uses the options of the first waiter's semaphore. Granted permits go to the waiters that are first when the request returns, and surplus
+// permits go back to the store. If retrying cannot fix the error, all waiters with an equal claim on the store get it.
 func (p *pool) requestLocked() {
 	store := p.gate.first.seat.semaphore.store
 	request := new(second.Demand)
 	request.Take = func(free int) int { return p.want(request, store, free) }
-	request.Want = func() int { // assumes that all are free, and that as many other processes queue as last time
+	request.Want = func() int { // assumes that all permits are free, and that as many other processes queue as last time
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.followLocked(store)
 		if p.gate.empty() {
 			return 0
 		}
-		return p.wantLocked(max(p.permits, p.gate.first.seat.count), p.last.Others()) // there may be more by now
+		return p.wantLocked(max(p.permits, p.gate.first.seat.count), p.last.Others()) // the store may have more permits by now
 	}
-	// Not derived from any waiter's context: it serves the waiters that are first when it returns.
+	// ctx is not derived from any waiter's context, because the request serves the waiters that are first when it returns.
 	ctx, quit := context.WithCancel(context.Background())
 	p.request, p.quit = request, quit
 	p.spawn(func() {
@@ -416,7 +416,7 @@ func (p *pool) requestLocked() {
 		switch {
 		case errors.Is(err, ErrTooManyPermits):
 			p.refuseLocked()
-		case err != nil && ctx.Err() == nil: // otherwise it was cancelled, and the present waiters may have come since
+		case err != nil && ctx.Err() == nil: // if ctx has ended, the request was cancelled, and the present waiters may have come after that
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
 		}
 		rest := p.offerLocked(p.portionOf(permits))
@@ -434,13 +434,13 @@ func (p *pool) answeredLocked() {
 	}
 }
 
-// want is how many of the free permits to take, for the first waiters: at most the share of this process, but as many as the first waiter
-// wants. Permits that do not complete a request now do so together with the next release here. In strict order it counts the first waiter
-// only, so that each waiter queues among the processes.
+// want returns how many of the free permits the request takes. It takes permits for the first waiters: at most the share of this process,
+// but always as many as the first waiter wants. If some of the permits do not complete a request now, the next release in this process
+// completes it. In strict order only the first waiter counts, so that each waiter queues among the processes.
 func (p *pool) want(request *second.Demand, store second.Semaphore, free int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.request != request { // it was cancelled
+	if p.request != request { // the request was cancelled
 		return 0
 	}
 	p.followLocked(store)
@@ -449,7 +449,8 @@ func (p *pool) want(request *second.Demand, store second.Semaphore, free int) in
 	return p.wantLocked(free, request.Others())
 }
 
-// refuseLocked refuses waiters at the head that want more permits than there are. The store has just reported the number.
+// refuseLocked refuses the waiters at the head that want more permits than the semaphore has. It is called when the store has just reported
+// the number.
 func (p *pool) refuseLocked() {
 	for refused := 1; refused > 0 && !p.gate.empty() && p.gate.first.seat.count > p.permits; {
 		first := &p.gate.first.seat
@@ -476,7 +477,7 @@ func (p *pool) wantLocked(free, others int) int {
 	share, wanted := (p.permits-1)/(1+others)+1, 0 // rounded up
 	for w := p.gate.first; w != nil && wanted < p.permits; w = w.next {
 		wanted += w.seat.count
-		if w.seat.count > 1 { // with a smaller share most requests leave a gap that the next one does not fit
+		if w.seat.count > 1 { // with a smaller share, most requests would leave a remainder that is too small for the next one
 			share = max(share, 2*w.seat.count)
 		}
 		if w.seat.semaphore.options.strict {
@@ -489,12 +490,13 @@ func (p *pool) wantLocked(free, others int) int {
 	return max(min(wanted, share, free)-len(p.kept), 0)
 }
 
-// idleTrips is for how many round trips a permit is idle when it moves to another process: the release, the look, the exchange. A lock is
-// idle for one. Permits stay for as many budgets.
+// idleTrips is the number of round trips for which a permit is idle when it moves to another process: the release, the read of the queue,
+// and the taking. A lock that moves is idle for one round trip. Permits stay in the process for idleTrips budgets.
 const idleTrips = 3
 
-// portionOf determines how long granted permits may stay here. A part of all permits stays longer in proportion, up to once for each
-// process that queues. The others wait as long as if each of these had all permits in turn, but fewer permits have to move.
+// portionOf determines for how long granted permits may stay in this process. If they are only a part of all permits, they stay longer in
+// proportion, but at most for one portion per process that queues. The other processes wait as long as if each of them had all permits in
+// turn, but fewer permits have to move.
 func (p *pool) portionOf(permits []second.Permit) []permit {
 	parts := float64(p.permits) / float64(len(permits))
 	queueing := float64(1 + p.request.Others())
@@ -506,13 +508,14 @@ func (p *pool) portionOf(permits []second.Permit) []permit {
 	return all
 }
 
-// ends returns when a permit has to leave the process; alone is the last time at which no other process was waiting.
+// ends returns the time at which a permit has to leave the process. The parameter alone is the last time at which no other process was
+// waiting.
 func (one permit) ends(alone, budget time.Duration) time.Duration {
 	stay := min(one.budgets*float64(budget), math.MaxInt64/2)
 	return max(alone, one.since) + time.Duration(stay)
 }
 
-// release hands permits off to local waiters, as far as that is fair, and gives up the rest.
+// release hands permits off to local waiters, as far as that is fair. It gives the other permits back to the store.
 func (p *pool) release(permits *Permits) error {
 	p.mu.Lock()
 	p.haveLocked(-len(permits.taken), p.registry.now())
@@ -543,10 +546,10 @@ func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
 	return fair, due
 }
 
-// budgetLocked is the budget of the first waiter.
+// budgetLocked returns the budget of the first waiter.
 func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.budget() }
 
-// offerLocked gives permits, and the kept ones, to the waiters. It is called without permits when the first waiter has changed.
+// offerLocked gives the given permits and the kept permits to the waiters. When the first waiter has changed, it is called without permits.
 // offerLocked returns the permits that have to go back to the store.
 //
 // If the first waiter wants more permits than are available, they are kept for it only if releases within this process can complete its
@@ -562,18 +565,18 @@ func (p *pool) offerLocked(permits []permit) (rest []permit) {
 		due = append(due, left[:older]...)
 		p.kept = nil
 	}
-	p.dropLocked(due) // separately: a loss among them is no error of the goroutine that releases others
+	p.dropLocked(due) // not returned with rest: the loss of one of these is no error of the goroutine that releases the others
 	p.changedLocked()
 	return rest
 }
 
-// haveLocked counts permits that goroutines here have got, or released if more is negative.
+// haveLocked counts permits that goroutines of this process have got. If more is negative, they have released permits.
 func (p *pool) haveLocked(more int, now time.Duration) {
 	p.taken += more
 	p.moved = now
 }
 
-// serveLocked gives permits to the first waiters, whole requests in order, and returns the rest.
+// serveLocked gives permits to the first waiters, in order, and serves only whole requests. It returns the remaining permits.
 func (p *pool) serveLocked(permits []permit) []permit {
 	now := p.registry.now()
 	for !p.gate.empty() && p.gate.first.seat.count <= len(permits) {
@@ -606,7 +609,7 @@ func (p *pool) giveBack(permits []permit) error {
 	return p.store.Release(all)
 }
 
-// changedLocked notifies the request that the demand has changed, and sets the timer that ends the keeping of permits.
+// changedLocked notifies the request that the demand has changed. It also sets the timer for the kept permits that have to leave next.
 func (p *pool) changedLocked() {
 	p.alarmLocked()
 	if p.expiry != nil {
@@ -632,8 +635,8 @@ func (p *pool) changedLocked() {
 	}
 }
 
-// expireLocked gives up the permits that were kept for long enough, and the rest if it is too little without them. After its timer fired
-// there may be other permits, or none.
+// expireLocked gives up the permits that were kept for long enough. If the remaining kept permits cannot complete the first request, it
+// gives them up as well. Since the timer fired, the kept permits may have changed, and there may be none.
 func (p *pool) expireLocked() {
 	if len(p.kept) == 0 {
 		return
@@ -641,7 +644,7 @@ func (p *pool) expireLocked() {
 	now, budget := p.registry.now(), p.budgetLocked()
 	left := slices.DeleteFunc(slices.Clone(p.kept), func(one permit) bool { return one.ends(p.alone, budget) <= now })
 	if len(left) == len(p.kept) {
-		return // the timer was stopped too late, and another one is set
+		return // the timer was stopped too late, and another timer is set
 	}
 	if p.taken+len(left) < p.gate.first.seat.count {
 		left = nil
@@ -651,35 +654,36 @@ func (p *pool) expireLocked() {
 	p.changedLocked()
 }
 
-// wait describes the wait of w, which began then.
+// wait describes the wait of w. The wait started at begun.
 func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) Wait {
 	wait := Wait{Path: p.key.path, Waited: p.registry.now() - begun, Permits: w.seat.count}
 	p.mu.Lock()
 	request, served := p.request, w.served()
-	if !served { // if it was served, the permits may be the waiter's own
+	if !served { // if w was served, the permits may be the permits of w itself
 		wait.Taken, wait.First = p.taken, request != nil && request == p.asked
 	}
 	p.mu.Unlock()
 	if request != nil && !served {
 		wait.stand(request.Standing(), p.registry.second)
-		wait.First = wait.First && wait.Position == 0 // the process may have lost its place since
+		wait.First = wait.First && wait.Position == 0 // the process may have lost its place in the queue since then
 	}
 	return wait
 }
 
-// alarmLocked is called when a goroutine begins to wait, or when what it waits for changes.
+// alarmLocked is called when a goroutine begins to wait, and when the permits for which it waits change.
 func (p *pool) alarmLocked() {
 	if p.stuckLocked() {
 		p.setAlarmLocked(p)
 	}
 }
 
-// stuckLocked reports whether the first waiter gets no permits before a goroutine here releases some, whatever other processes do.
+// stuckLocked reports whether the first waiter can get no permits before a goroutine of this process releases some. Other processes cannot
+// help this waiter.
 func (p *pool) stuckLocked() bool {
 	return !p.gate.empty() && p.gate.first.seat.count > p.permits-p.taken
 }
 
-// lookAtWait is called by the alarm.
+// lookAtWait is called when the alarm fires.
 func (p *pool) lookAtWait() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

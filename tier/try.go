@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// tryTime is for how long goroutines of this process wait behind a try.
+// tryTime is the time for which goroutines of this process wait behind a try.
 const tryTime = time.Second
 
 var errOvertaken = fmt.Errorf("%w: the store did not answer within %v, and another goroutine of this process waits", ErrLocked, tryTime)
 
-// A try is a TryAcquire in flight at the second tier. It serves its caller alone. If the store has just stopped answering, it lasts until
-// that is known. Goroutines that have waited behind it for long therefore cancel it and queue: their place counts once the store answers
-// again.
+// A try is a TryAcquire that is in flight at the second tier. It serves only its caller. If the store has just stopped answering, the try
+// lasts until the outage is noticed. Goroutines that have waited behind it for tryTime therefore cancel it and queue, because only
+// goroutines that queue get a place when the store answers again.
 type try struct {
-	ctx   context.Context // of its caller, or less
+	ctx   context.Context // derived from the caller's context; ends with the try
 	end   context.CancelCauseFunc
 	since time.Duration // on the clock of the leases
-	timer *time.Timer   // cancels it; nil while no goroutine waits
+	timer *time.Timer   // cancels the try after tryTime; nil while no goroutine waits
 }
 
 func newTry(ctx context.Context, now time.Duration) *try {
@@ -27,14 +27,15 @@ func newTry(ctx context.Context, now time.Duration) *try {
 	return t
 }
 
-// keepsWaiting is called, under the mutex of its stake, when a goroutine begins to wait behind a try. There is no try if t is nil.
+// keepsWaiting is called when a goroutine begins to wait behind a try. The caller has locked the mutex of the stake. If t is nil, there is
+// no try.
 func (t *try) keepsWaiting(now time.Duration) {
 	if t != nil && t.timer == nil {
 		t.timer = time.AfterFunc(tryTime-(now-t.since), func() { t.end(errOvertaken) })
 	}
 }
 
-// over is called, under the same mutex, when the try has returned.
+// The method over is called when the try has returned. The caller has locked the mutex of the stake.
 func (t *try) over() {
 	if t.timer != nil {
 		t.timer.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// maxValue is how many bytes [Hold.Save] accepts.
+// maxValue is the number of bytes that [Hold.Save] accepts at most.
 const maxValue = 16 << 10
 
 // A Value is what [Hold.Save] saved beside a lock.
@@ -23,7 +23,7 @@ type Value struct {
 // ErrNoValue means that no value is saved beside the lock.
 var ErrNoValue = second.ErrNoValue
 
-// errReads means that the hold is one to read.
+// errReads is the error of a Save with a read hold.
 var errReads = errors.New("a read hold cannot save")
 
 // Save writes up to 16 KiB of data beside the lock, in place of the value that is there. It is a guarded write: it takes effect only while
@@ -43,7 +43,7 @@ func (h *Hold) Save(ctx context.Context, data []byte) error {
 	if len(data) > maxValue {
 		return fmt.Errorf("tier: save the value of %s: %d bytes are more than %d", h.Path(), len(data), maxValue)
 	}
-	return h.save(ctx, append([]byte{}, data...)) // not nil; it may be sent after the return
+	return h.save(ctx, append([]byte{}, data...)) // a copy that is not nil; the caller may change data while the copy is still being sent
 }
 
 // Forget removes the value beside the lock. It is a guarded write with the same errors as [Hold.Save]. Removing a value that is not there

@@ -55,7 +55,7 @@ type GracePeriodError struct {
 
 func (e *GracePeriodError) Error() string { return (*second.GracePeriodError)(e).Error() }
 
-// inGracePeriod combines the error for users with that of a try, whose text comes from its store.
+// An inGracePeriod has two errors: the error of a try, whose text comes from its store, and the [GracePeriodError] that users see.
 type inGracePeriod struct {
 	error
 	period *GracePeriodError
@@ -63,14 +63,15 @@ type inGracePeriod struct {
 
 func (e inGracePeriod) Unwrap() []error { return []error{e.error, e.period} }
 
-// A gated stake is a cohort or a pool, as its waiters use it.
+// A gated stake is a cohort or a pool, with the methods that its waiters use.
 type gated[S any] interface {
 	stake
 	wait(ctx context.Context, w *waiter[S], begun time.Duration) Wait
 	withdraw(w *waiter[S])
 }
 
-// await returns nil when the waiter is chosen, and otherwise the reason why not; after an error nothing is left of the waiter.
+// await returns nil when the waiter is chosen, and otherwise the reason for the end of the wait. After an error the waiter has left the
+// queue.
 func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun time.Duration) error {
 	r := at.base().registry
 	if limit > 0 {
@@ -78,15 +79,15 @@ func await[S any](ctx context.Context, at gated[S], w *waiter[S], limit, begun t
 		defer cancel()
 		ctx = limited
 	}
-	left := false // or chosen
+	left := false // also set when the waiter is chosen
 	defer func() {
-		if !left { // the observer, or ctx, has panicked or ended the goroutine
+		if !left { // the observer or a method of ctx has panicked, or has ended the goroutine
 			at.withdraw(w)
 			at.base().part()
 		}
 	}()
 	var cause error
-	if r.draining() { // a shutdown from now on wakes w
+	if r.draining() { // after this check, a shutdown wakes w
 		cause = ErrClosed
 	}
 	for long := r.options.observer.alarm(); cause == nil; {
@@ -181,7 +182,7 @@ func (e *WaitError) Error() string {
 	return text
 }
 
-// obstacle describes what blocks the wait, "" if that is not known.
+// obstacle describes what blocks the wait. It returns "" if that is not known.
 func (w Wait) obstacle() string {
 	switch {
 	case w.Permits > 0:
@@ -196,7 +197,7 @@ func (w Wait) obstacle() string {
 	return ""
 }
 
-// queue describes the contenders ahead, if they do not have the lock.
+// queue describes the contenders ahead, if none of them holds the lock.
 func (w Wait) queue() string {
 	if w.Position == 1 {
 		return w.Ahead.who() + " is ahead" + w.Ahead.since()
@@ -226,7 +227,8 @@ func permitsOf(n int) string {
 	return fmt.Sprintf("%d permits", n)
 }
 
-// stand takes over what the store has reported about the place in the queue. Before that report, a grace period is known all the same.
+// stand copies what the store has reported about the place in the queue. If there is no such report yet, the grace period is asked from the
+// tier.
 func (w *Wait) stand(s second.Standing, t second.Tier) {
 	if s.Ahead == 0 && s.GracePeriod == nil {
 		s.GracePeriod = t.GracePeriod()
@@ -235,7 +237,7 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 	w.GracePeriod, w.Refusal = (*GracePeriodError)(s.GracePeriod), s.Refusal
 }
 
-// owner describes the owner of the hold.
+// owner describes the owner of the lock in this process.
 func (h *Here) owner() string {
 	if h.Carried {
 		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, but "+
@@ -245,7 +247,7 @@ func (h *Here) owner() string {
 		"; or the caller has, and did not pass the context of its hold"
 }
 
-// who describes the process of a contender.
+// The method who describes the process of a contender.
 func (c Contender) who() string {
 	switch {
 	case c.PID != 0 && c.Label != "":
@@ -258,7 +260,7 @@ func (c Contender) who() string {
 	return "another process"
 }
 
-// since says since when the contender has been in the queue, as the end of a clause.
+// The method since returns a clause that says since when the contender has been in the queue.
 func (c Contender) since() string {
 	if c.Since.IsZero() {
 		return ""

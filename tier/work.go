@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// contexts are the contexts for work under one hold, or under permits that were taken together. The contexts end when the hold is lost or
-// released. The zero value is empty.
+// The type contexts has the contexts for work under one hold, or under permits that were taken together. These contexts end when the hold
+// is lost or released. The zero value is empty.
 type contexts struct {
 	mu      sync.Mutex          // guards the fields below
-	derived map[any]*derivation // by their parents, but for some that have ended
-	swept   int                 // how many were left when those that have ended were last dropped
+	derived map[any]*derivation // the key is the parent of the context; some ended contexts are missing
+	swept   int                 // the number of contexts that the last sweep left
 }
 
-// A derivation is a context for work, with its connections to the contexts that end it.
+// A derivation is a context for work, with the functions that end it.
 type derivation struct {
 	context context.Context
 	cancel  context.CancelCauseFunc
-	onLoss  func() bool // stops the watching for the loss
+	onLoss  func() bool // ends the watching for the loss
 }
 
-// under returns a context that is derived from ctx, also ends with life, and has what carry adds to it. If err returns an error, the
-// context has already ended. The functions that end it refer neither to c nor to what carry has added. Therefore ctx and life do not keep
-// a forgotten hold alive, unless ctx carries it.
+// under returns a context that is derived from ctx, that ends with life, and to which carry has added a value. If err returns an error, the
+// returned context has already ended. The functions that end the context refer neither to c nor to the added value. Therefore ctx and life
+// do not keep a forgotten hold alive, unless ctx carries that hold.
 func (c *contexts) under(ctx, life context.Context, err func() error, carry func(context.Context) context.Context) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *contexts) under(ctx, life context.Context, err func() error, carry func
 		if d.context.Err() == nil {
 			return d.context
 		}
-		d.onLoss() // its parent is used again, as those of some frameworks are
+		d.onLoss() // the parent is used again although its context has ended; some frameworks do this
 	}
 	bare, cancel := context.WithCancelCause(ctx)
 	d := &derivation{context: carry(bare), cancel: cancel}
@@ -47,7 +47,8 @@ func (c *contexts) under(ctx, life context.Context, err func() error, carry func
 	return d.context
 }
 
-// keyOf returns the key of ctx in a map: nearly always ctx itself, but a context type of the program may not be comparable.
+// keyOf returns the key of ctx in a map. The key is nearly always ctx itself, but the program may have a context type that is not
+// comparable.
 func keyOf(ctx context.Context) any {
 	if reflect.ValueOf(ctx).Comparable() {
 		return ctx
@@ -55,7 +56,7 @@ func keyOf(ctx context.Context) any {
 	return new(byte)
 }
 
-// sweepLocked makes room for another context. Whenever their number has doubled, it drops those that have ended before their hold.
+// sweepLocked is called before a context is added. When the number of contexts has doubled, it removes the contexts that have ended.
 func (c *contexts) sweepLocked() {
 	if c.derived == nil {
 		c.derived = make(map[any]*derivation)
@@ -72,8 +73,8 @@ func (c *contexts) sweepLocked() {
 	c.swept = len(c.derived)
 }
 
-// end ends the contexts at the release. If life has ended with a loss before, the loss is the cause, even if the goroutine that reacts to
-// the loss has not run yet.
+// end ends the contexts at the release of the hold. If life has already ended with a loss, the loss is the cause of their end, even if the
+// goroutine that reacts to the loss has not run yet.
 func (c *contexts) end(life context.Context) {
 	c.mu.Lock()
 	derived := c.derived
