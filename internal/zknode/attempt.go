@@ -19,7 +19,8 @@ import (
 )
 
 // An attempt is one acquisition of a lock. It runs in its own goroutine, because calls of the client library cannot be cancelled. If the
-// caller's context ends, the caller returns, and the attempt finishes its pending call and then deletes the node that it may have created.
+// context of the caller ends, the caller returns. The attempt then finishes its pending call, and deletes the node that it may have
+// created.
 //
 //	enqueue: create and list, look up what an unanswered create left
 //	climb:   watch the two right ahead and the node itself, wait, list …
@@ -28,28 +29,28 @@ import (
 type attempt struct {
 	lock   *Lock
 	client *Client
-	ctx    context.Context // ends when no caller wants the lock, or with the client
-	once   bool            // do not wait for anything
-	wait   *second.Wait    // shows the caller the place of the node
+	ctx    context.Context // ends when no caller wants the lock any more, or when the client is closed
+	once   bool            // the attempt does not wait for anything
+	wait   *second.Wait    // tells the caller the place of the node
 
-	// old is given up in one transaction with the first create. The code that swaps it out is responsible for its end.
+	// The node old is given up in the transaction of the first create. The code that swaps it out has to end it.
 	old atomic.Pointer[Node]
 
-	beside   []link.Request            // further reads right behind the list of the queue
-	fits     func([]link.Answer) error // checks the answers to beside; a try creates a node only if it returns nil
-	listed   *listed                   // the list right behind the latest create
-	inTurn   []link.Answer             // the answers to beside, if the node was the first then; else nil
-	reported bool                      // foreign children were logged
+	beside   []link.Request            // further reads, directly after the list of the queue
+	fits     func([]link.Answer) error // checks the answers to beside; a try creates a node only if fits returns nil
+	listed   *listed                   // the list that was sent directly after the latest create
+	inTurn   []link.Answer             // the answers to beside if the node was first in the queue at that time; otherwise nil
+	reported bool                      // a message about foreign children was logged
 
-	orphan  bool                  // the path was missing at some time
-	trouble atomic.Pointer[error] // the error after which the attempt waits to try again, nil if none
+	orphan  bool                  // the path was found missing at some time
+	trouble atomic.Pointer[error] // the error after which the attempt waits before it tries again; nil if there is none
 }
 
-// A listed is an answered list of the queue.
+// A listed is the answer to a request for the list of the queue.
 type listed struct {
 	link.Answer
 	asked  time.Duration // when it was requested, on the client's clock
-	beside []link.Answer // to the reads behind it
+	beside []link.Answer // the answers to the reads that were sent after it
 }
 
 func (l *Lock) attempt(w *second.Wait) *attempt {
@@ -58,9 +59,9 @@ func (l *Lock) attempt(w *second.Wait) *attempt {
 	return a
 }
 
-// run waits for the result of f, or the end of ctx; what is for its errors. Calls of the library cannot be cancelled: if the caller leaves,
-// f goes on, and run then undoes its result. The next attempt on the same path waits for that. Callers that come and go while a call is
-// stuck therefore do not pile up stuck calls.
+// run waits for the result of f, or until ctx ends. The parameter what describes the call in errors. Calls of the library cannot be
+// cancelled. If the caller leaves, f therefore continues, and run calls undo for its result. The next attempt for the same path waits until
+// that is done. Therefore stuck calls do not accumulate when callers give up again and again.
 func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (T, error), undo func(T) error) (value T, err error) {
 	defer func() {
 		if err != nil {
@@ -90,7 +91,7 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		value T
 		err   error
 	}
-	var settled atomic.Bool // set by the first of two: f with a result, or the caller that leaves
+	var settled atomic.Bool // set either by f when it has a result, or by the caller when it leaves, whichever is first
 	done := make(chan struct{})
 	if !l.Spawn(func() {
 		defer close(done)
@@ -107,7 +108,7 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	select {
 	case <-done:
 	case <-ctx.Done():
-		abandoned.Store(a.lock.path, done) // before f can see that the caller has left
+		abandoned.Store(a.lock.path, done) // stored before f can see that the caller has left
 		if !settled.Swap(true) {
 			return value, a.explain(context.Cause(ctx))
 		}
@@ -117,14 +118,14 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	return got.value, got.err
 }
 
-// explain adds the last failure to the cause of the end of a wait.
+// explain adds the last failure to cause, the reason for the end of the wait.
 func (a *attempt) explain(cause error) error { return a.client.explain(cause, a.lastFailure()) }
 
-// fails keeps a copy of err, which the caller may use for other errors later.
+// The method fails records err as the last failure. It stores a copy, because the caller may reuse its variable.
 func (a *attempt) fails(err error) { a.trouble.Store(&err) }
 
-// lastFailure is the error after which the attempt waits to try again although there is a session, nil if it only waits for other
-// contenders.
+// lastFailure returns the error after which the attempt waits before it tries again. It returns nil if there is no session, or if the
+// attempt waits only for other contenders.
 func (a *attempt) lastFailure() error {
 	if trouble := a.trouble.Load(); trouble != nil && a.client.Err() == nil {
 		return *trouble
@@ -132,9 +133,9 @@ func (a *attempt) lastFailure() error {
 	return nil
 }
 
-// pause waits before another try, after err, and until the connection is back. If the attempt does not wait, pause returns err.
+// pause waits after err, before the next try, and until the connection is back. If the attempt may not wait, pause returns err.
 func (a *attempt) pause(pace *retry.Pace, err error) error {
-	if a.ctx.Err() != nil { // then err may only say that nothing was sent
+	if a.ctx.Err() != nil { // in this case err may only say that nothing was sent
 		return a.explain(context.Cause(a.ctx))
 	}
 	if a.once {
@@ -147,13 +148,13 @@ func (a *attempt) pause(pace *retry.Pace, err error) error {
 		return a.explain(cause)
 	}
 	_, cause := a.awaitSession()
-	if cause == nil && err != nil && !errors.Is(err, errGone) { // the connection is not, or no longer, the reason
+	if cause == nil && err != nil && !errors.Is(err, errGone) { // the connection is not the reason for err, or the reason no longer exists
 		a.client.refusals.Refused("acquire", a.lock.path, err)
 	}
 	return cause
 }
 
-// awaitSession waits for a session, unless the attempt waits for nothing.
+// awaitSession waits for a session. If the attempt may not wait, it returns the present session or an error.
 func (a *attempt) awaitSession() (*link.Session, error) {
 	if !a.once {
 		return a.client.link.AwaitSession(a.ctx)
@@ -167,7 +168,7 @@ func (a *attempt) awaitSession() (*link.Session, error) {
 
 // try acquires the lock if it is free.
 func (a *attempt) try() (*Node, error) {
-	if err := a.client.Err(); err != nil { // after the wait for an abandoned attempt
+	if err := a.client.Err(); err != nil { // checked again, because the connection may have ended during the wait for an abandoned attempt
 		return nil, err
 	}
 	answers := a.client.link.Ask(append([]link.Request{link.List(a.lock.path)}, a.beside...)...)
@@ -186,7 +187,7 @@ func (a *attempt) try() (*Node, error) {
 		if taken {
 			return nil, second.ErrLocked
 		}
-	case missing: // the parents are, too, or most of them
+	case missing: // the parents are missing as well, or most of them
 		a.orphan = true
 	default:
 		return nil, zkqueue.Lacking("READ", a.lock.path, queue.Err)
@@ -220,11 +221,12 @@ func (a *attempt) acquire() (*Node, error) {
 	}
 }
 
-// rebuilds is how often the parents are created again without a pause: other clients may delete them while they are empty.
+// rebuilds is the number of times that the parents are created again without a pause. Other clients may delete the parents while they are
+// empty.
 const rebuilds = 5
 
-// enqueue creates a node at the tail of the queue. enqueue tries until a node is known to exist, the context ends, or an error is
-// permanent. After an error the reaper deletes what an unanswered create may have left.
+// enqueue creates a node at the tail of the queue. It tries until a node is known to exist, the context ends, or an error is permanent.
+// After an error the reaper deletes the nodes that unanswered creates may have left.
 func (a *attempt) enqueue() (n *Node, err error) {
 	if old := a.old.Swap(nil); old != nil {
 		prefixes := a.prefixes()
@@ -280,13 +282,13 @@ func (a *attempt) enqueue() (n *Node, err error) {
 	}
 }
 
-// prefixes begin the names of a new node.
+// The method prefixes returns the beginnings of the names of a new node.
 func (a *attempt) prefixes() []string {
 	return zkqueue.NewPrefixes(a.lock.mode, a.client.options.kazoo)
 }
 
-// send requests a transaction, with the parents that it may need, and behind it a list of the queue if list is set: one round trip over a
-// connection of our own. Permission names what the transaction needs.
+// send sends a transaction, and creates the parents if they are missing. If list is true, a list of the queue follows. Over a connection of
+// our own, this takes one round trip. The parameter permission is the name of the permission that the transaction needs.
 func (a *attempt) send(permission string, ops link.Transaction, list bool) link.Answer {
 	requests := a.ways(ops)
 	ways := len(requests)
@@ -302,10 +304,11 @@ func (a *attempt) send(permission string, ops link.Transaction, list bool) link.
 	return a.taken(permission, answers[:ways])
 }
 
-// exchange replaces old by new nodes, in one transaction. After errGone none were created, and another create may succeed.
+// exchange replaces the node old by new nodes, in one transaction. If it returns errGone, no nodes were created, and another create may
+// succeed.
 func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list bool) (made link.Answer, err error) {
 	zs, unpin := old.pin()
-	if zs == nil || a.client.Err() != nil { // the names are unknown, or there is no connection: all go to the reaper
+	if zs == nil || a.client.Err() != nil { // the names are unknown, or there is no connection: the reaper gets all znodes
 		unpin()
 		old.finish(old.unknownFate(nil))
 		return made, errGone
@@ -320,7 +323,7 @@ func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list boo
 	case done:
 		old.finish(nil)
 		return made, nil
-	case unknown: // the transaction was executed as a whole, or not at all
+	case unknown: // the whole transaction was executed, or nothing of it
 		old.finish(old.unknownFate(made.Err))
 		return a.lookUp(prefixes, made.Err)
 	}
@@ -331,11 +334,11 @@ func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list boo
 	return made, errGone
 }
 
-// lookUp finds out what became of a create whose answer was lost, for the reason cause. lookUp returns errGone when there is no such node
-// and never will be.
+// lookUp finds out what became of a create whose answer was lost. The parameter cause says why it was lost. If the node does not exist and
+// will not exist later, lookUp returns errGone.
 func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, err error) {
 	for pace := retry.New(); ; {
-		if !errors.Is(cause, zk.ErrAPIError) { // no reason to pause, see [link.Transaction]
+		if !errors.Is(cause, zk.ErrAPIError) { // an API error is no reason to pause, see [link.Transaction]
 			if err := a.pause(pace, cause); err != nil {
 				a.reap(prefixes)
 				return created, err
@@ -350,7 +353,7 @@ func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, e
 			case 0:
 				return created, errGone
 			}
-			err = errGone // another client deleted one of the pair
+			err = errGone // another client deleted one znode of the pair
 			fallthrough
 		case permanent:
 			a.reap(prefixes)
@@ -365,7 +368,7 @@ func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
 }
 
-// climb waits until the node is at the head of the queue, and makes it the holder. With once it does not wait.
+// climb waits until the node is at the head of the queue, and then makes it the holder. An attempt with once does not wait.
 func (a *attempt) climb(n *Node) error {
 	ahead := &predecessors{attempt: a, node: n, watchlist: newWatchlist(a.lock, n.wake.Set)}
 	defer a.wait.Forget()
@@ -375,14 +378,14 @@ func (a *attempt) climb(n *Node) error {
 		var granted bool
 		switch {
 		case err != nil:
-			if a.ctx.Err() != nil { // then err may only say that nothing was sent
+			if a.ctx.Err() != nil { // in this case err may only say that nothing was sent
 				return a.explain(context.Cause(a.ctx))
 			}
 			if a.once || classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted) {
 				return err
 			}
 			err = a.pause(pace, err)
-		case s.ahead == 0: // most often
+		case s.ahead == 0: // this is the most frequent case
 			granted, err = a.atHead(n, s, pace)
 		default:
 			granted, err = a.behind(n, s, ahead)
@@ -399,7 +402,7 @@ func (a *attempt) climb(n *Node) error {
 	}
 }
 
-// atHead makes a node at the head of the queue the holder. If its lease has run out, it asks for a new proof of the lease and pauses.
+// atHead makes a node at the head of the queue the holder. If the lease has run out, atHead asks for a new proof of the lease and pauses.
 func (a *attempt) atHead(n *Node, s standing, pace *retry.Pace) (granted bool, err error) {
 	switch {
 	case n.grant(s):
@@ -411,7 +414,7 @@ func (a *attempt) atHead(n *Node, s standing, pace *retry.Pace) (granted bool, e
 	return false, a.pause(pace, nil)
 }
 
-// behind waits for the contenders ahead of a node, and makes it the holder if that has brought it to the head.
+// behind waits for the contenders ahead of a node. If they have left, so that the node is at the head, behind makes it the holder.
 func (a *attempt) behind(n *Node, s standing, ahead *predecessors) (granted bool, err error) {
 	if a.once {
 		return false, second.ErrLocked
@@ -420,7 +423,8 @@ func (a *attempt) behind(n *Node, s standing, ahead *predecessors) (granted bool
 	return head && n.grant(s), err
 }
 
-// enter finds the place of a new node. If the batch of its create has listed the queue, the answer to the create shows its session.
+// enter finds the place of a new node. If the queue was listed in the batch of the create, the answer to the create already shows the
+// session of the node.
 func (a *attempt) enter(n *Node) (standing, error) {
 	if a.listed == nil || n.token == 0 {
 		return a.list(n)
@@ -435,9 +439,9 @@ func (a *attempt) enter(n *Node) (standing, error) {
 	return s, err
 }
 
-// list reads the queue, and the node itself as long as its session is not certain.
+// The method list reads the queue. Until the session of the node is certain, it also reads the node.
 func (a *attempt) list(n *Node) (standing, error) {
-	n.wake.Clear() // before the read: later changes end the wait
+	n.wake.Clear() // cleared before the read, so that a later change ends the wait
 	if n.life.Err() != nil {
 		return standing{}, errGone
 	}
@@ -455,8 +459,8 @@ func (a *attempt) list(n *Node) (standing, error) {
 	return a.stand(n, listed{Answer: answers[0], asked: asked})
 }
 
-// verify takes session and token of the node from a read of one of its znodes. A create that was looked up, or queued while the connection
-// was down, may have been executed under a newer session than that of the call. The owner of the znode therefore decides.
+// verify takes the session and the token of the node from a read of one of its znodes. The create may have been looked up, or may have
+// waited for a connection. In both cases a newer session than that of the call may have executed it, so the owner of the znode decides.
 func (a *attempt) verify(n *Node, z *znode, seen link.Answer) error {
 	if err := z.unseen(seen.Err); err != nil {
 		return err
@@ -484,7 +488,7 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 		return s, err
 	}
 	n.heard.Store(int64(l.asked))
-	if s.foreign > 0 && !a.reported { // once per attempt, and not more often than the logger wants
+	if s.foreign > 0 && !a.reported { // once per attempt, and at most as often as the logger allows
 		a.reported = true
 		a.client.options.Logger.Info("zklock: ignoring children of a lock path that are not queue entries",
 			"path", a.lock.path, "count", s.foreign)
@@ -492,15 +496,17 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	return s, nil
 }
 
-// predecessors are the contenders right ahead of a waiting node. Two of them are watched: a node that becomes second in line thus learns,
-// while another one has the lock, that no other is ahead. The departure of the last one then makes it the head without another read.
+// The predecessors are the contenders directly ahead of a waiting node. Two of them are watched. A node that becomes second in line
+// therefore learns, while the holder has the lock, that no other contender is between them. When the holder leaves, the node is at the
+// head, and no further read is needed.
 type predecessors struct {
 	attempt *attempt
 	node    *Node
 	watchlist
 }
 
-// wait returns when the predecessors have gone and the node is the head, or when there is another reason to list the queue again.
+// The method wait returns when the predecessors have left and the node is at the head. It also returns when the queue has to be listed
+// again for another reason.
 func (p *predecessors) wait(s standing) (head bool, err error) {
 	a, n := p.attempt, p.node
 	p.follow(s.nearest[:]...)
@@ -515,11 +521,11 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 	if err := p.watch(queue); err != nil {
 		return false, err
 	}
-	// Watches can be lost: setting them again after a reconnect may fail without a sign.
+	// Watches can be lost: when they are set again after a reconnect, this may fail unnoticed.
 	ctx, cancel := context.WithTimeout(a.ctx, n.session.Recheck())
 	defer cancel()
 	for {
-		p.departed.Clear() // before the check: later departures end the wait
+		p.departed.Clear() // cleared before the check, so that a later departure ends the wait
 		switch s.after(p.gone) {
 		case first:
 			return true, nil
@@ -531,12 +537,13 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 		case <-n.wake.C():
 			return false, nil
 		case <-ctx.Done():
-			return false, context.Cause(a.ctx) // nil if it is only time to list again
+			return false, context.Cause(a.ctx) // nil if the queue only has to be listed again
 		}
 	}
 }
 
-// tellStanding sets the function that returns the place of the node. The read that watches the node right ahead has its description.
+// tellStanding sets the function that returns the place of the node. The read that sets the watch on the node directly ahead also returns
+// the description of that node.
 func (p *predecessors) tellStanding(s standing) {
 	watchers := [2]*link.Watcher{p.watchers[s.nearest[0]], p.watchers[s.nearest[1]]}
 	p.attempt.wait.Stands(func() second.Standing {
@@ -554,7 +561,7 @@ func (p *predecessors) tellStanding(s standing) {
 	})
 }
 
-// seen is the description of a watched contender, without another read.
+// The method seen returns the description of a watched contender, without another read.
 func (p *predecessors) seen(name string) zkqueue.Contender {
 	kind, _, _ := zkqueue.ParseName(name)
 	c := zkqueue.Contender{Node: name, Kind: kind}
@@ -564,7 +571,7 @@ func (p *predecessors) seen(name string) zkqueue.Contender {
 	return c
 }
 
-// watch sets the watches on the predecessors and on the node itself, in one round trip. The grant depends on both.
+// watch sets the watches on the predecessors and on the node itself, in one round trip, because the grant depends on both.
 func (p *predecessors) watch(queue *link.Watcher) error {
 	l, n := p.attempt.client.link, p.node
 	names, requests := p.readings()
@@ -583,7 +590,7 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 		switch classify(err) {
 		case done:
 		case missing:
-			p.watchers[name].Gone.Store(true) // since the list
+			p.watchers[name].Gone.Store(true) // the node was deleted after the list
 		default:
 			failed = fmt.Errorf("watch %s: %w", p.path(name), err)
 		}
@@ -596,9 +603,9 @@ func (p *predecessors) watch(queue *link.Watcher) error {
 	return failed
 }
 
-// watchUnreadable watches the queue for the end of a foreign node that this client may not read. A server sends no event about that node
-// (CVE-2024-23944), and from 3.8.4 and 3.9.2 on it does not report that it exists (ZOOKEEPER-2590). But the queue can be watched, since it
-// could be listed.
+// watchUnreadable is called for a foreign node that this client may not read. It watches the queue for the end of that node. A server sends
+// no event about that node (CVE-2024-23944), and from 3.8.4 and 3.9.2 on it does not report that the node exists (ZOOKEEPER-2590). But this
+// client may watch the queue, because it was able to list it.
 func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 	children, err := p.attempt.client.link.WatchQueue(p.attempt.ctx, p.attempt.lock.path, queue)
 	if err == nil && !slices.Contains(children, name) {
@@ -607,19 +614,20 @@ func (p *predecessors) watchUnreadable(queue *link.Watcher, name string) error {
 	return err
 }
 
-// A watchlist has the watches on nodes below a path whose end a goroutine waits for. Their events need no further read.
+// A watchlist has the watches on nodes below a path. A goroutine waits for the end of these nodes. Their events need no further read.
 type watchlist struct {
-	lock     *Lock                    // whose path it is
-	departed mutexbool.Bool           // one has gone
+	lock     *Lock                    // the lock at whose path the nodes are
+	departed mutexbool.Bool           // set when one of the nodes was deleted
 	wake     func()                   // called when a watch is used up or lost
-	watchers map[string]*link.Watcher // by name
+	watchers map[string]*link.Watcher // the key is the name of the node
 }
 
 func newWatchlist(l *Lock, wake func()) watchlist {
 	return watchlist{lock: l, wake: wake}
 }
 
-// follow makes names the watched nodes, and no others. A node that is known to be gone stays so, even if an earlier list shows it.
+// follow sets the names of the nodes to watch; other nodes are not watched any more. If a node is known to be deleted, it stays so, even if
+// an earlier list shows the node.
 func (l *watchlist) follow(names ...string) {
 	for name, w := range l.watchers {
 		if !slices.Contains(names, name) {
@@ -646,7 +654,7 @@ func (l *watchlist) follow(names ...string) {
 	}
 }
 
-// readings are the requests for the missing watches, and the names of their nodes.
+// readings returns the requests that set the missing watches, and the names of the watched nodes.
 func (l *watchlist) readings() (names []string, requests []link.Request) {
 	for _, name := range slices.Sorted(maps.Keys(l.watchers)) {
 		if q := l.lock.client.link.Reading(l.path(name), l.watchers[name]); q.Watch {

@@ -27,33 +27,34 @@ import (
 // concurrently.
 type Node struct {
 	lock  *Lock
-	*form // as which the node was made; see now
+	*form // the form with which the node was created; see now
 
-	// Set by the attempt that created the node, before other code sees it. A node is bound to another session only while it queues.
+	// These fields are set by the attempt that created the node, before other code sees the node. A node may be bound to another session
+	// only while it queues.
 	session *link.Session
 	token   int64
-	bound   atomic.Bool  // both are final
-	beside  int          // other contenders in the last list of the queue before the grant
+	bound   atomic.Bool  // session and token are certain, and will not change
+	beside  int          // the number of other contenders in the last list of the queue before the grant
 	heard   atomic.Int64 // when the newest request was sent whose answer showed that the node exists, on the client's clock
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc
-	scoped  sync.Once       // sets the next two
+	scoped  sync.Once       // sets open and shut
 	open    context.Context // see scope
 	shut    context.CancelFunc
 	loss    notice.Loss
-	reaped  atomic.Bool // queued for the reaper
+	reaped  atomic.Bool // the znodes have been queued for the reaper
 
-	// A downgrade replaces the znodes of a writer by those of a reader. Requests name znodes, so they wait while it is unknown which of
-	// the two exist.
-	names  *weighted.Weighted   // one unit to send a request that names the znodes, all to replace them; events and heartbeats never wait
-	next   atomic.Pointer[form] // the znodes of a downgrade whose outcome is unknown, maybe for good
-	reader atomic.Pointer[form] // the znodes since the downgrade, nil before
+	// A downgrade replaces the znodes of a writer by those of a reader. Requests name znodes. Therefore they wait while it is unknown
+	// whether the old or the new znodes exist.
+	names  *weighted.Weighted   // a request that names znodes takes one unit, a downgrade takes all; events and heartbeats never wait
+	next   atomic.Pointer[form] // the znodes of a downgrade whose outcome is unknown; the outcome may stay unknown
+	reader atomic.Pointer[form] // the znodes since the downgrade; nil before the downgrade
 
 	revoked   mutexbool.Bool // a process has asked for the lock
-	listening atomic.Bool    // the holder wants to know that
+	listening atomic.Bool    // the holder wants to know about such requests
 
-	checking    *time.Timer   // starts the watch on the end of the node; nil if it was watched at the grant
+	checking    *time.Timer   // starts the watch on the end of the node; nil if the node was already watched at the grant
 	stopPolling func()        // see link.PollClose
 	writing     atomic.Int32  // Multis without an answer
 	saving      atomic.Value  // a channel that is closed at the end of the newest Save
@@ -62,20 +63,20 @@ type Node struct {
 	released    chan struct{} // closed when the node is gone or queued for the reaper
 }
 
-// newNode returns the node that a create has made. The create was expected to be executed under s.
+// newNode returns the node that a create has made. The session s is the one under which the create was expected to be executed.
 func newNode(l *Lock, s *link.Session, created link.Answer) *Node {
 	n := &Node{
 		lock: l, session: cmp.Or(created.Session, s), token: created.Zxid,
 		names: weighted.NewWeighted(allNames), stopPolling: func() {}, released: make(chan struct{}),
 	}
 	n.form = n.newForm(created.Created)
-	// Not derived from the context of Acquire, which bounds only the wait.
+	// The context is not derived from the context of Acquire, because that context limits only the wait.
 	n.life, n.endHold = context.WithCancelCause(context.Background())
 	return n
 }
 
-// scope returns a context that ends when the state of the node does not matter any more: it is lost, closed, or given up and its fate is
-// known.
+// scope returns a context that ends when the state of the node does not matter any more. This is the case when the lock is lost, when the
+// client is closed, or when the node was given up and its fate is known.
 func (n *Node) scope() context.Context {
 	n.scoped.Do(func() { n.open, n.shut = n.lock.client.link.Scope(n.life) })
 	return n.open
@@ -98,8 +99,8 @@ func (n *Node) bind(s *link.Session, token int64) error {
 	return nil
 }
 
-// grant makes a node at the head of the queue the holder, with s as its last known standing. grant reports false if session, lease or
-// node are gone.
+// grant makes a node at the head of the queue the holder. The standing s is the last known place of the node. If the session has ended, the
+// lease has run out or the node is deleted, grant returns false.
 func (n *Node) grant(s standing) bool {
 	if !n.session.Hold(member{n}) {
 		return false
@@ -107,11 +108,11 @@ func (n *Node) grant(s standing) bool {
 	n.loss.Held()
 	n.beside = s.ahead + s.behind
 	n.stopPolling = n.lock.client.link.PollClose()
-	if len(n.unwatched()) > 0 { // a short hold ends before the znodes need a watch
+	if len(n.unwatched()) > 0 { // the watch starts later, because a short hold ends before the znodes need a watch
 		n.checking = n.checkLater()
 	}
 	switch {
-	case n.overflows(): // others may wait outside the queue: this hold, and then let the queue drain
+	case n.overflows(): // other processes may wait outside the queue, so this process releases after one hold and lets the queue drain
 		n.contended.Raise(time.Time{})
 	case s.behind > 0:
 		n.contended.Raise(time.Now())
@@ -119,10 +120,10 @@ func (n *Node) grant(s standing) bool {
 	return true
 }
 
-// Path returns the path of the lock node; of a pair, of the one that is first in the queue.
+// Path returns the path of the lock node. If the node has a pair of znodes, Path returns the path of the znode that is first in the queue.
 func (n *Node) Path() string { return strings.TrimPrefix(n.path(), n.lock.client.chroot) }
 
-// path is the path on the server, with the chroot.
+// The method path returns the path on the server, with the chroot.
 func (n *Node) path() string { return n.mine()[0].path }
 
 // Token returns the fencing token: the transaction id that created the node (czxid). It is positive and grows with every later owner of the
@@ -130,17 +131,18 @@ func (n *Node) path() string { return n.mine()[0].path }
 // the highest it has seen is safe from owners that do not know yet that they lost the lock.
 //
 // The tokens of a reader/writer lock grow from a writer to all later holders, and from readers to the next writer. Concurrent readers have
-// tokens in any order, and a downgraded writer keeps its own. The resource therefore refuses a write with a token below the highest that it
-// has seen, and a read with a token below that of the latest write.
+// Concurrent readers have tokens in any order, and a downgraded writer keeps its token. The resource therefore refuses a write with a token
+// below the highest token that it has seen. It refuses a read with a token below the token of the latest write.
 //
 // Tokens grow for as long as the ensemble keeps its data. If the data is lost, or restored from a backup, they start lower again (5 after
 // 406), and the resource refuses every new owner. First end every process that may have held the lock, because a former owner has a higher
 // token than the new ones. Then reset the highest token in the resource.
 func (n *Node) Token() int64 { return n.token }
 
-// Lost returns a channel that is closed when the lock is lost: no later than the lease ends, and therefore before the server can grant the
-// lock to another client. If another client deletes the node, the channel is closed when the server of this client has reported it. If the
-// lock was granted without waiting, that may be only a sixth of the session timeout after the grant.
+// Lost returns a channel that is closed when the lock is lost. It is closed no later than the end of the lease, and therefore before the
+// server can grant the lock to another client. If another client deletes the node, the channel is closed when the server of this client has
+// reported the deletion. If the lock was granted without waiting, the deletion may not be reported until a sixth of the session timeout
+// after the grant.
 func (n *Node) Lost() <-chan struct{} { return n.life.Done() }
 
 // Context returns a context that ends when Lost is closed, with a cause that wraps [ErrLost]. A release does not end this context.
@@ -151,10 +153,10 @@ func (n *Node) Context() context.Context { return n.life }
 // use the token where that matters.
 func (n *Node) Err() error { return grant{n}.ErrAt(n.lock.client.link.Now()) }
 
-// ValidUntil returns until when the lease lasts without another renewal, by this process's clock. ValidUntil returns the zero time once
-// the lock is lost or released, or without a lease.
+// ValidUntil returns the time at which the lease ends if it is not renewed again, by this process's clock. ValidUntil returns the zero time
+// if the lock is lost or released, or if there is no lease.
 func (n *Node) ValidUntil() time.Time {
-	now := time.Now() // read first: a process that is stopped in between returns a time that is too early, never too late
+	now := time.Now() // read first: if the process is stopped in between, the result is too early, but never too late
 	left := n.session.Remaining()
 	if !n.leased() || n.Err() != nil {
 		return time.Time{}
@@ -162,7 +164,7 @@ func (n *Node) ValidUntil() time.Time {
 	return now.Add(left)
 }
 
-// lossNow returns why the lock is lost, or nil.
+// lossNow returns why the lock is lost, or nil if it is not lost.
 func (n *Node) lossNow() error { return n.lossAt(n.lock.client.link.Now()) }
 
 func (n *Node) lossAt(now time.Duration) error {
@@ -175,15 +177,15 @@ func (n *Node) lossAt(now time.Duration) error {
 	return context.Cause(n.life) // nil if the session has just been renewed
 }
 
-// leased reports whether a lease covers the lock. Without one, as over a connection made elsewhere, only the server knows whether the lock
-// is still held.
+// leased reports whether a lease covers the lock. There is no lease over a connection that the program made ([Attach]). In that case only
+// the server knows whether the lock is still held.
 func (n *Node) leased() bool { return n.lock.client.link.Leased() }
 
-// heardLasts is for how long an answer proves that the session is alive: less than any session timeout.
+// heardLasts is the time for which an answer proves that the session is alive. It is shorter than any session timeout.
 const heardLasts = 250 * time.Millisecond
 
-// certain reports whether the lock is certainly held. If it has to, it asks the server, by a write that changes nothing. It also asks the
-// library whether the connection is being closed.
+// The method certain reports whether the lock is certainly held. If there is no lease, certain may ask the server, by a write that changes
+// nothing. In that case it also asks the library whether the connection is being closed.
 func (n *Node) certain() bool {
 	if n.leased() {
 		return n.lossNow() == nil
@@ -203,12 +205,12 @@ func (n *Node) certain() bool {
 	return !l.Closed()
 }
 
-// A grant is a node as the gate sees it.
+// A grant is a node with the methods of [second.Grant].
 type grant struct{ *Node }
 
 func (g grant) ErrAt(now time.Duration) error {
 	loss := g.lossAt(now)
-	if g.spent.Load() { // checked last: the end of a node that was given up is no loss
+	if g.spent.Load() { // checked last: after the node was given up, its end is no loss
 		return second.ErrReleased
 	}
 	return loss
@@ -223,7 +225,7 @@ func (g grant) Leased() bool { return g.leased() }
 // confirmWithin limits the wait for the server's answer.
 const confirmWithin = time.Second
 
-// Confirm counts no answer within a second as a no.
+// Confirm returns false if there is no answer within a second.
 func (g grant) Confirm() bool {
 	l := g.lock.client.link
 	ctx, cancel := context.WithTimeout(l.Context(), confirmWithin)
@@ -248,21 +250,21 @@ func (g grant) RevokeRequested() <-chan struct{} {
 	return g.revoked.C()
 }
 
-// A member is a node as its session sees it.
+// A member is a node with the methods that its session calls.
 type member struct{ *Node }
 
 func (m member) IsLost() bool { return m.life.Err() != nil }
 
-// Lose ends the hold. If the node still exists, others wait behind it. The node is deleted when the owner has released it, or after the
-// margin, which the owner may need to stop.
+// Lose ends the hold. If the znodes still exist, other contenders wait behind them. The znodes are deleted when the owner has released the
+// lock, or after the margin, because the owner may need the margin to stop.
 func (m member) Lose(reason error) {
 	m.end(reason)
 	m.wake.Set()
 	time.AfterFunc(m.lock.client.link.Margin(m.session.Negotiated()), func() { reap(m.Node) })
 }
 
-// Prove renews the lease with a write that checks that a node exists. While a downgrade replaces the node, the write checks the path
-// instead, so that the lease does not wait.
+// Prove renews the lease with a write that checks that a znode of the node exists. While a downgrade replaces the znodes, the write checks
+// the path instead, so that the renewal does not wait for the downgrade.
 func (m member) Prove() {
 	l := m.lock.client.link
 	zs, unpin := m.tryPin()
@@ -276,7 +278,7 @@ func (m member) Prove() {
 	}
 }
 
-// Check reads a node, to see whether it still exists and belongs to this session, and sets the watch on its end.
+// Check reads the znodes, to find out whether they still exist and belong to this session. It also sets the watches on their end.
 func (m member) Check() {
 	zs, unpin := m.pin()
 	defer unpin()
@@ -285,12 +287,12 @@ func (m member) Check() {
 	}
 }
 
-// checkLater leaves time for a short hold to end.
+// checkLater starts a timer for the check of the node. A short hold ends before the timer fires.
 func (n *Node) checkLater() *time.Timer {
 	return time.AfterFunc(n.session.Negotiated()/6, func() { n.lock.client.link.Spawn(member{n}.Check) })
 }
 
-// look reads znodes of the node, and ends the hold if they are gone or belong to another session.
+// look reads the given znodes of the node. If they are deleted or belong to another session, look ends the hold.
 func (n *Node) look(zs znodes) {
 	c := n.lock.client
 	again := false
@@ -299,11 +301,11 @@ func (n *Node) look(zs znodes) {
 		switch {
 		case errors.Is(seen.Err, zk.ErrNoNode):
 			n.loseTo(z)
-		case errors.Is(seen.Err, zk.ErrNoAuth): // then the lease could not be renewed either
+		case errors.Is(seen.Err, zk.ErrNoAuth): // without this permission the lease could not be renewed either
 			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", second.ErrLost, z.path, zkqueue.Lacking("READ", z.path, seen.Err)))
-		case seen.Err != nil: // nothing learned; the lease decides
+		case seen.Err != nil: // the read shows nothing, and the lease decides
 			again = true
-		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before it is bound, the attempt checks the owner
+		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before the node is bound, the attempt checks the owner
 			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", second.ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
 		default:
 			z.version.Store(seen.Stat.Version)
@@ -312,17 +314,17 @@ func (n *Node) look(zs znodes) {
 			}
 		}
 	}
-	if again && c.Err() == nil && !n.spent.Load() { // otherwise the reconnect checks again
+	if again && c.Err() == nil && !n.spent.Load() { // without a connection, the check after the reconnect is enough
 		n.checkLater()
 	}
 }
 
-// readings are the requests that read the znodes and set the watches on their end.
+// readings returns the requests that read the znodes and set the watches on their end.
 func (n *Node) readings(zs znodes) []link.Request {
 	return each(zs, func(z *znode) link.Request { return n.lock.client.link.Reading(z.path, &z.watcher) })
 }
 
-// changed is called when something happened to one of the znodes.
+// The method changed is called when an event about one of the znodes has arrived.
 func (n *Node) changed(z *znode) {
 	if n.replaced(z) {
 		return
@@ -330,25 +332,25 @@ func (n *Node) changed(z *znode) {
 	if z.gone() {
 		n.loseTo(z)
 	} else if n.life.Err() == nil && !n.spent.Load() {
-		n.lock.client.link.Spawn(member{n}.Check) // a client wrote to it: the watch is used up
+		n.lock.client.link.Spawn(member{n}.Check) // a client wrote to the znode, so the watch is used up, and another one is set
 	}
 	n.wake.Set()
 }
 
-// loseTo ends the hold because one of the znodes is gone, which makes the other one of a pair useless. If the node was given up, our own
-// delete is the likely cause, and the answer to it shows whether it was.
+// loseTo ends the hold because z was deleted. If the node has a pair of znodes, the other znode is useless without z. After the node was
+// given up, the probable cause is our own delete, and the answer to the delete shows whether that is true.
 func (n *Node) loseTo(z *znode) {
-	z.watcher.Gone.Store(true) // before spent is read: code that gives the node up meanwhile then sees it
+	z.watcher.Gone.Store(true) // set before spent is read, so that code that gives the node up at the same time sees it
 	if n.spent.Load() {
 		return
 	}
 	n.end(errDeleted(z.path))
 	if len(n.znodes) > 1 {
-		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // most often both are deleted together, as when the session ends
+		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // in most cases the end of the session deletes both znodes
 	}
 }
 
-// end ends the hold. The end of a node that was given up is no loss, unless its release reports one.
+// The method end ends the hold. The end of a node that was given up is no loss, unless its release reports a loss.
 func (n *Node) end(reason error) {
 	n.endHold(reason)
 	if !n.spent.Load() {
@@ -363,9 +365,9 @@ func (n *Node) reportLoss(cause error) {
 	})
 }
 
-// observe looks for contenders behind a form of the node, with one read and a watch on the children of the path. observe ends when there
-// is such a contender, or when the node has another form or was given up. If the contender leaves again, the node still counts as
-// contended.
+// observe checks whether there are contenders behind a form of the node. Each check is one read, and sets a watch on the children of the
+// path. observe ends when there is such a contender, when the node has another form, or when the node was given up. If the contender leaves
+// again, the node still counts as contended.
 func (n *Node) observe(f *form) {
 	n.follow(n.scope(), &f.wake, func(w *link.Watcher) (again time.Duration, enough bool) {
 		if n.spent.Load() || n.now() != f {
@@ -387,14 +389,14 @@ func (n *Node) observe(f *form) {
 	})
 }
 
-// follow calls look until it reports enough or ctx ends: at once, and again when wake is set, which w does when the queue changes. Watches
-// can be lost, so it also calls look after the time again that look returned. A zero time means that look failed: it is then called again
-// soon, and then ever later.
+// follow calls look at once, and again each time wake is set. The watcher w sets wake when the queue changes. Since watches can be lost,
+// follow also calls look after the time that look returned in again. If that time is zero, look has failed; follow then repeats it after
+// pauses that become longer. follow returns when look returns enough, or when ctx ends.
 func (n *Node) follow(ctx context.Context, wake *mutexbool.Bool, look func(w *link.Watcher) (again time.Duration, enough bool)) {
 	w := &link.Watcher{Notify: wake.Set}
 	defer n.lock.client.link.Events.Ignore(n.lock.path, w)
 	for pace := retry.New(); ; {
-		wake.Clear() // before look: later changes end the wait
+		wake.Clear() // cleared before look, so that a later change ends the wait
 		again, enough := look(w)
 		switch {
 		case enough:
@@ -416,13 +418,13 @@ func (n *Node) follow(ctx context.Context, wake *mutexbool.Bool, look func(w *li
 // Release releases the lock and deletes its node. Release takes no context. If the server does not answer, it returns after a third of
 // the session timeout at the latest, and the node is deleted in the background or ends with its session.
 //
-// Release returns nil if the lock was held to the end, an error that wraps [ErrLost] if it was lost before, and [ErrReleased] if it was
-// released before (then it sends nothing). Release returns [zk.ErrNoAuth] if this client may not delete nodes below the lock path: the
-// node then stays until the session ends, and even this process queues behind it. In any case the lock is not held any more.
-//
-// The lease shows whether the lock was held to the end. Without a lease, over a connection made elsewhere ([Attach]), only the server
-// knows. If its answer is late or lost, the error says that the outcome is unknown. It wraps that of the connection, such as
-// [zk.ErrNoServer] or [zk.ErrConnectionClosed], or [ErrClosed] if the connection was closed.
+// Release returns nil if the lock was held until now. It returns an error that wraps [ErrLost] if the lock was lost before. If the lock was
+// already released, Release returns [ErrReleased] and sends nothing. Release returns [zk.ErrNoAuth] if this client may not delete nodes
+// below the lock path: the node then stays until the session ends, and even this process queues behind it. In every case the lock is not
+// held any more.
+// The lease shows whether the lock was held until the release. Over a connection that the program made ([Attach]) there is no lease, and
+// only the server knows. If its answer is late or lost, the error says that the outcome is unknown. The error also wraps the error of the
+// connection, such as [zk.ErrNoServer] or [zk.ErrConnectionClosed], or [ErrClosed] if the connection was closed.
 func (n *Node) Release() error {
 	if n.spent.Swap(true) {
 		return second.ErrReleased
@@ -433,14 +435,14 @@ func (n *Node) Release() error {
 	return grant{n}.AwaitRelease()
 }
 
-// leave gives the node up, before it is deleted. From then on only the answer to the delete can report a loss.
+// leave marks the node as given up, before it is deleted. From then on only the answer to the delete can report a loss.
 func (n *Node) leave() {
 	n.spent.Store(true)
-	n.lossNow() // reads the clock
+	n.lossNow() // checks the clock: a loss until now is still recorded
 	n.session.Leave(member{n})
 }
 
-// await waits for the end of nodes that are being given up together, for as long as Release does, and returns what Release returns.
+// await waits for the end of nodes that are given up together. It waits for at most as long as Release, and returns what Release returns.
 func await(nodes ...*Node) (fate error) {
 	end := time.Now().Add(nodes[0].lock.client.options.ReleaseWithin(nodes[0].session.Negotiated()))
 	for _, n := range nodes {
@@ -464,17 +466,17 @@ func await(nodes ...*Node) (fate error) {
 	return fate
 }
 
-// giveUp starts to delete nodes of one path in one transaction, and does not wait for the answer.
+// giveUp starts to delete nodes of one path, in one transaction. It does not wait for the answer.
 func giveUp(nodes ...*Node) {
 	c := nodes[0].lock.client
 	var there, away []*Node
 	for _, n := range nodes {
 		switch err := c.Err(); {
-		case n.unknown() == nil && n.mine().gone(): // another client deleted it, and the loss was not reported yet
+		case n.unknown() == nil && n.mine().gone(): // another client deleted the node, and its loss was not reported yet
 			n.finish(errDeleted(n.path()))
 		case errors.Is(err, second.ErrClosed):
 			n.finish(fmt.Errorf("%w: %w", second.ErrLost, err))
-		case err != nil && (n.leased() || n.life.Err() != nil): // without a lease the answer is needed
+		case err != nil && (n.leased() || n.life.Err() != nil): // if the node is held without a lease, the answer of the server is needed
 			away = append(away, n)
 		default:
 			there = append(there, n)
@@ -486,10 +488,11 @@ func giveUp(nodes ...*Node) {
 	}
 }
 
-// deleteTogether asks the server to delete nodes. The server gave their names, which never recur, so the delete can only hit these nodes.
+// deleteTogether asks the server to delete nodes. Their names came from the server and are never used again, so the delete cannot hit other
+// nodes.
 func deleteTogether(nodes ...*Node) {
 	n, l := nodes[0], nodes[0].lock.client.link
-	if l.Closed() { // a request now could block the library without end (conn.go:527)
+	if l.Closed() { // on a closed connection a request could block the library without end (conn.go:527)
 		leaveToReaper(nodes, second.ErrClosed)
 		return
 	}
@@ -497,7 +500,7 @@ func deleteTogether(nodes ...*Node) {
 	for _, n := range nodes {
 		zs, unpin := n.pin()
 		defer unpin()
-		if zs == nil { // their names are unknown: both possible ones go to the reaper
+		if zs == nil { // it is unknown which znodes exist, so the reaper gets both possibilities
 			leaveToReaper(nodes, nil)
 			return
 		}
@@ -512,7 +515,7 @@ func deleteTogether(nodes ...*Node) {
 		}
 	case answer != missing && answer != permanent:
 		leaveToReaper(nodes, err)
-	case len(nodes) > 1: // one of them is the reason, and nothing was done
+	case len(nodes) > 1: // one of the nodes is the reason for the failure, and none was deleted
 		for _, n := range nodes {
 			deleteTogether(n)
 		}
@@ -525,14 +528,15 @@ func deleteTogether(nodes ...*Node) {
 	}
 }
 
-// discard deletes a node that is not wanted.
+// discard deletes a node that is not needed.
 func (n *Node) discard() {
 	n.leave()
 	giveUp(n)
-	await(n) // or the next one would queue behind it
+	await(n) // without this wait, the next node would queue behind n
 }
 
-// leaveToReaper queues all znodes that are not known to be gone for the reaper. Err is why the server has not answered.
+// leaveToReaper queues all znodes for the reaper, except those that are known to be deleted. The parameter err says why the server has not
+// answered.
 func leaveToReaper(nodes []*Node, err error) {
 	reap(nodes...)
 	for _, n := range nodes {
@@ -540,7 +544,8 @@ func leaveToReaper(nodes []*Node, err error) {
 	}
 }
 
-// reap queues the znodes of nodes of one path for the reaper, and those that may have replaced them, except znodes known to be gone.
+// reap queues the znodes of nodes of one path for the reaper, together with the znodes that may have replaced them in a downgrade. It
+// leaves out znodes that are known to be deleted.
 func reap(nodes ...*Node) {
 	var paths []string
 	for _, n := range nodes {
@@ -548,7 +553,7 @@ func reap(nodes ...*Node) {
 			continue
 		}
 		var znodes znodes
-		if r := n.unknown(); r != nil { // read first: if the downgrade ends in between, mine returns its znodes
+		if r := n.unknown(); r != nil { // read before mine: if the downgrade ends in between, mine returns its znodes
 			znodes = r.znodes
 		}
 		for _, z := range slices.Concat(znodes, n.mine()) {
@@ -563,8 +568,8 @@ func reap(nodes ...*Node) {
 	}
 }
 
-// finish ends all waits for the node. Znodes that are not known to be gone are queued for the reaper. Release returns fate, unless the lock
-// was lost before.
+// finish ends all waits for the node. It queues the znodes for the reaper, except those that are known to be deleted. Release returns fate.
+// If the lock was lost before, it returns the loss instead.
 func (n *Node) finish(fate error) {
 	fate = cmp.Or(context.Cause(n.life), fate)
 	n.reportLoss(fate)
@@ -578,12 +583,12 @@ func (n *Node) finish(fate error) {
 	}
 	n.fate = fate
 	close(n.released)
-	n.scoped.Do(func() { n.open, n.shut = over, func() {} }) // most often scope was never called
+	n.scoped.Do(func() { n.open, n.shut = over, func() {} }) // in most cases scope was never called
 	n.shut()
 }
 
-// unknownFate is what Release returns when the server has not answered, because of err: nil if the lease covers the lock, and otherwise an
-// error that says that the outcome is unknown.
+// unknownFate returns the result of Release for the case that the server has not answered. The parameter err says why. If a lease covers
+// the lock, the result is nil. Otherwise it is an error that says that the outcome is unknown.
 func (n *Node) unknownFate(err error) error {
 	if n.leased() {
 		return nil
@@ -595,11 +600,11 @@ func (n *Node) unknownFate(err error) error {
 // A znode is one node on the server.
 type znode struct {
 	path    string
-	watcher link.Watcher // of the znode itself
-	version atomic.Int32 // of its content, as last seen
+	watcher link.Watcher // watches the znode itself
+	version atomic.Int32 // the version of its content when it was last seen
 }
 
-// znodes are the one znode of a Node, or its pair, both of which have to exist.
+// The type znodes has the one znode of a Node, or its pair of znodes. Both znodes of a pair have to exist.
 type znodes []*znode
 
 func (n *Node) newZnodes(paths []string) znodes {
@@ -610,7 +615,7 @@ func (n *Node) newZnodes(paths []string) znodes {
 	})
 }
 
-// each returns what f makes of the elements of a list.
+// each calls f for each element of a list, and returns the results.
 func each[T, U any](list []T, f func(T) U) []U {
 	made := make([]U, len(list))
 	for i, v := range list {
@@ -619,7 +624,7 @@ func each[T, U any](list []T, f func(T) U) []U {
 	return made
 }
 
-// names returns the names below the lock path.
+// The method names returns the names of the znodes below the lock path.
 func (zs znodes) names() []string {
 	return each(zs, func(z *znode) string { return path.Base(z.path) })
 }
@@ -628,25 +633,25 @@ func (zs znodes) paths() []string { return each(zs, func(z *znode) string { retu
 
 func namesOf(paths []string) []string { return each(paths, path.Base) }
 
-// deletes are the operations that delete the znodes.
+// The method deletes returns the operations that delete the znodes.
 func (zs znodes) deletes() []any { return deletesOf(zs.paths()) }
 
 func deletesOf(paths []string) []any {
 	return each(paths, func(path string) any { return &zk.DeleteRequest{Path: path, Version: -1} })
 }
 
-// checks are the operations that change nothing, and fail unless the znodes exist.
+// The method checks returns operations that change nothing, and that fail if a znode does not exist.
 func (zs znodes) checks() []any {
 	return each(zs, func(z *znode) any { return &zk.CheckVersionRequest{Path: z.path, Version: -1} }) // any version
 }
 
-// unwatched returns the znodes without a watch.
+// unwatched returns the znodes on whose end there is no watch.
 func (n *Node) unwatched() znodes {
 	events := &n.lock.client.link.Events
 	return slices.DeleteFunc(slices.Clone(n.znodes), func(z *znode) bool { return events.Hears(z.path, &z.watcher) })
 }
 
-// unseen returns why a read of the znode failed.
+// unseen returns the error to report after a read of the znode failed with err, or nil if it did not fail.
 func (z *znode) unseen(err error) error {
 	switch classify(err) {
 	case done:
@@ -657,16 +662,17 @@ func (z *znode) unseen(err error) error {
 	return fmt.Errorf("read %s: %w", z.path, zkqueue.Lacking("READ", z.path, err))
 }
 
-// gone reports whether the znode is known to be deleted.
+// The method gone reports whether the znode is known to be deleted.
 func (z *znode) gone() bool { return z.watcher.Gone.Load() }
 
-// gone reports whether all are known to be deleted.
+// The method gone reports whether all znodes are known to be deleted.
 func (zs znodes) gone() bool {
 	return !slices.ContainsFunc(zs, func(z *znode) bool { return !z.gone() })
 }
 
-// deleted notes the answer of the server to their delete: they are gone, or one of them was gone before. Of a pair, that does not show
-// which one, and the other one still exists.
+// The method deleted records the answer of the server to the delete of the znodes. Either all znodes are deleted now, or one of them was
+// deleted before. In the second case the transaction has no effect. For a pair it is then unknown which znode was deleted before, and the
+// other znode still exists.
 func (zs znodes) deleted(answer outcome) {
 	if answer == done || answer == missing && len(zs) == 1 {
 		for _, z := range zs {
@@ -675,19 +681,20 @@ func (zs znodes) deleted(answer outcome) {
 	}
 }
 
-// errDeleted means that another client deleted a znode.
+// errDeleted returns the loss of a lock whose znode another client has deleted.
 func errDeleted(path string) error {
 	return second.Lost(second.ByDeletion, "node %s was deleted", path)
 }
 
 const allNames = 1 << 30
 
-// A form is the state of a node on the server: as it was created, or as a reader after a downgrade.
+// A form is a set of znodes that a node has on the server. The first form was created. After a downgrade, the node has the form of a
+// reader.
 type form struct {
 	znodes    znodes
-	contended *second.Contention // whether another contender waits behind it
-	wake      mutexbool.Bool     // look again: the queue or the session changed
-	missed    atomic.Bool        // an event came about a znode that this form may replace
+	contended *second.Contention // records whether another contender waits behind this form
+	wake      mutexbool.Bool     // set when the queue or the session has changed, so that it has to be read again
+	missed    atomic.Bool        // an event about a znode that this form may replace was ignored
 }
 
 func (n *Node) newForm(paths []string) *form {
@@ -696,23 +703,23 @@ func (n *Node) newForm(paths []string) *form {
 	return f
 }
 
-// unknown returns the form of a downgrade whose outcome is unknown, or nil.
+// The method unknown returns the form that a downgrade with unknown outcome may have created. It returns nil if there is no such downgrade.
 func (n *Node) unknown() *form { return n.next.Load() }
 
-// now returns the last known form of the node. Call [Node.unknown] first to know whether it is certain.
+// The method now returns the last known form of the node. To find out whether the form is certain, call [Node.unknown] first.
 func (n *Node) now() *form { return cmp.Or(n.reader.Load(), n.form) }
 
-// mine returns the last known znodes of the node.
+// The method mine returns the last known znodes of the node.
 func (n *Node) mine() znodes { return n.now().znodes }
 
-// pin returns the znodes of the node, which no downgrade replaces until unpin is called. pin waits for a downgrade in progress, and
-// returns nil if the outcome of a downgrade was never learned.
+// pin returns the znodes of the node. No downgrade replaces them until unpin is called. pin waits for the end of a downgrade in progress.
+// If the outcome of a downgrade stayed unknown, pin returns nil znodes.
 func (n *Node) pin() (zs znodes, unpin func()) {
 	n.names.Acquire(context.Background(), 1)
 	return n.pinned()
 }
 
-// tryPin is pin without waiting: it also returns nil while a downgrade is in progress.
+// tryPin is like pin, but does not wait. While a downgrade is in progress, it returns nil znodes.
 func (n *Node) tryPin() (zs znodes, unpin func()) {
 	if !n.names.TryAcquire(1) {
 		return nil, func() {}
@@ -727,10 +734,11 @@ func (n *Node) pinned() (zs znodes, unpin func()) {
 	return zs, func() { n.names.Release(1) }
 }
 
-// replaced reports whether to ignore an event on z: z is no znode of the node any more, or a downgrade makes it unknown whether it is.
+// The method replaced reports whether to ignore an event about z. It returns true if z is no longer a znode of the node, and if this is
+// unknown because of a downgrade.
 func (n *Node) replaced(z *znode) bool {
 	if r := n.unknown(); r != nil {
-		r.missed.Store(true) // before the next read of unknown: see become
+		r.missed.Store(true) // set before unknown is read again: see become
 	}
 	return n.unknown() != nil || !slices.Contains(n.mine(), z)
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode/internal/link"
 )
 
-// An Option changes how [Dial] connects. Options are checked by Dial.
+// An Option changes how [Dial] connects. Dial checks the options.
 type Option interface{ apply(*options) }
 
-// An optionOf is a function that sets an option.
+// An optionOf is a function that sets an option of type T.
 type optionOf[T any] func(*T)
 
 func (o optionOf[T]) apply(to *T) { o(to) }
@@ -39,7 +39,7 @@ type options struct {
 	link.Config
 	acl   []zk.ACL
 	kazoo bool
-	data  []byte // of znodes; nil for a description of the process
+	data  []byte // the content of znodes; if it is nil, the content is a description of the process
 }
 
 // WithSettings sets the settings that every store has.
@@ -47,10 +47,10 @@ func WithSettings(settings second.Settings) Option {
 	return option(func(o *options) { o.Settings = settings })
 }
 
-// WithSessionTimeout sets the session timeout to ask for.
+// WithSessionTimeout sets the session timeout that the client requests.
 func WithSessionTimeout(d time.Duration) Option { return option(func(o *options) { o.TTL = d }) }
 
-// WithLeaseMargin sets how long before the servers can give it away a lock counts as lost.
+// WithLeaseMargin sets the margin of the lease: a lock counts as lost this long before the servers can grant it to another client.
 func WithLeaseMargin(d time.Duration) Option { return option(func(o *options) { o.Margin = d }) }
 
 // WithLogger sets the logger.
@@ -67,22 +67,22 @@ func WithAuth(scheme string, credentials []byte) Option {
 	return option(func(o *options) { o.Auth = append(o.Auth, link.Credential{Scheme: scheme, Secret: credentials}) })
 }
 
-// WithTLS connects with TLS. A nil cfg is an empty one.
+// WithTLS connects with TLS. A nil cfg stands for an empty one.
 func WithTLS(cfg *tls.Config) Option {
 	return option(func(o *options) { o.TLS = cmp.Or(cfg.Clone(), new(tls.Config)) })
 }
 
-// WithDialContext replaces the dialing of TCP connections; names are then the dialer's to look up.
+// WithDialContext replaces the dialing of TCP connections. The dialer also has to look up names.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return option(func(o *options) { o.Dial, o.LookUp = dial, nil })
 }
 
-// WithNodeData sets the content of znodes, instead of a description of the process.
+// WithNodeData sets the content of znodes. By default the content is a description of the process.
 func WithNodeData(data []byte) Option {
-	return option(func(o *options) { o.data = append([]byte{}, data...) }) // not nil
+	return option(func(o *options) { o.data = append([]byte{}, data...) }) // the copy is never nil, even if data is
 }
 
-// WithKazoo makes two znodes for each contender, the second for kazoo's patterns.
+// WithKazoo creates two znodes for each contender. The second znode is for kazoo's patterns.
 func WithKazoo() Option { return option(func(o *options) { o.kazoo = true }) }
 
 func newOptions(opts []Option) (options, error) {
@@ -119,10 +119,10 @@ func (o options) check() error {
 // defaultPort is ZooKeeper's usual clientPort.
 const defaultPort = "2181"
 
-// parseConnect parses a connect string as other clients of ZooKeeper do: the servers with their ports, and the path below which all
-// others are, "" for none. An error says what to write instead.
+// parseConnect parses a connect string in the same way as other clients of ZooKeeper. It returns the servers with their ports, and the
+// chroot: the path below which all other paths are, or "" if there is none. An error says what to write instead.
 func parseConnect(connect string) (servers []string, chroot string, err error) {
-	if strings.Contains(connect, "@") { // which is not for logs
+	if strings.Contains(connect, "@") { // not part of the error, because credentials must not be logged
 		return nil, "", errors.New("connect string with an @: credentials are given to WithAuth")
 	}
 	hosts, chroot, err := splitConnect(strings.TrimSpace(connect))
@@ -147,7 +147,7 @@ func splitConnect(connect string) (hosts, chroot string, err error) {
 		return "", "", fmt.Errorf("it has no scheme such as %s; write %q", scheme, rest)
 	}
 	hosts, path, _ := strings.Cut(connect, "/")
-	if path == "" { // also behind a slash, as with other clients
+	if path == "" { // an empty path after the slash is permitted, as in other clients
 		return hosts, "", nil
 	}
 	chroot = "/" + path
@@ -160,7 +160,7 @@ func splitConnect(connect string) (hosts, chroot string, err error) {
 	return hosts, chroot, ValidatePath(chroot)
 }
 
-// address checks a server and completes its port.
+// address checks a server name. If it has no port, address adds the default port.
 func address(server string) (string, error) {
 	if server == "" {
 		return "", errors.New("a server is missing; want host:port,host:port")
@@ -185,13 +185,12 @@ func address(server string) (string, error) {
 	return complete, nil
 }
 
-// separates reports whether r is another separator that a user may have put between servers.
+// separates reports whether r is a character that a user may have put between servers instead of a comma.
 func separates(r rune) bool { return r == ';' || r == '|' || unicode.IsSpace(r) }
 
-// ValidatePath reports whether path may name a lock: absolute, no empty component, no
-// "." or "..", valid UTF-8 without the characters that ZooKeeper forbids (among them all
-// above U+FFFF), not the root, not under /zookeeper, at most 1024 bytes. The error wraps
-// [zk.ErrInvalidPath].
+// ValidatePath returns an error if path cannot name a lock. A path is absolute and has at most 1024 bytes. It has no empty component, no
+// "." and no "..". It is valid UTF-8 without the characters that ZooKeeper forbids; all characters above U+FFFF are forbidden. It is
+// neither the root nor below /zookeeper. The error wraps [zk.ErrInvalidPath].
 func ValidatePath(path string) error {
 	if err := second.CheckPath("zklock", path, checkComponents); err != nil {
 		return fmt.Errorf("%w: %w", err, zk.ErrInvalidPath)
@@ -218,17 +217,17 @@ func checkComponents(path string) error {
 			return fmt.Errorf("component %q", component)
 		}
 	}
-	// As in the ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", control characters apart. The server looks at UTF-16, in which a
-	// character above U+FFFF is two surrogates.
+	// These are the characters of the ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", except control characters. The server
+	// checks UTF-16, in which a character above U+FFFF is two surrogates.
 	for i, r := range path {
-		if 0xe000 <= r && r <= 0xf8ff || 0xfff0 <= r { // no surrogates: what is no UTF-8 is U+FFFD here
+		if 0xe000 <= r && r <= 0xf8ff || 0xfff0 <= r { // there are no surrogates here: invalid UTF-8 appears as U+FFFD
 			return fmt.Errorf("character %U at byte %d", r, i)
 		}
 	}
 	return nil
 }
 
-// parentOf returns the path of the node above path, "" above a top-level node.
+// parentOf returns the path of the node above path. For a top-level node it returns "".
 func parentOf(path string) string {
 	return path[:strings.LastIndexByte(path, '/')]
 }

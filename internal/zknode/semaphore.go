@@ -20,16 +20,17 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A semaphore has the layout of Curator's InterProcessSemaphoreV2: below its path, a process that takes permits holds the lock "locks", and
-// each taken permit is an ephemeral child of "leases". All children there count, whichever client created them.
+// A semaphore has the layout of Curator's InterProcessSemaphoreV2. Below its path there are the lock "locks", which a process holds while
+// it takes permits, and the node "leases". Each taken permit is an ephemeral child of "leases". All these children count, whichever client
+// created them.
 type semaphore struct {
 	*Client
 	path     string       // on the server
-	given    int          // the number that the program gave; the first user writes it to the path
-	permits  atomic.Int64 // how many there are, as far as this process knows
+	given    int          // the number that the program gave; the first process that uses the semaphore writes its number to the path
+	permits  atomic.Int64 // the number of permits, as far as this process knows
 	locks    *Lock
-	leases   *Lock       // the parent of the permits' nodes; no queue
-	unmarked atomic.Bool // the number may not be written
+	leases   *Lock       // the parent of the nodes of permits; it has no queue
+	unmarked atomic.Bool // this client may not write the number
 }
 
 func (t secondTier) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
@@ -49,10 +50,10 @@ func (t secondTier) Semaphore(path string, permits int, o second.Options) (secon
 	return s, nil
 }
 
-// Permits returns the number at the path, as it was read last, and before that the number that the program gave.
+// Permits returns the number at the path as it was last read. Before the first read, it returns the number that the program gave.
 func (s *semaphore) Permits() int { return int(s.permits.Load()) }
 
-// SetPermits writes the number to the path, and creates the path if it is missing.
+// SetPermits writes the number to the path. It creates the path if it is missing.
 func (s *semaphore) SetPermits(ctx context.Context, n int) error {
 	_, err := ask(ctx, s.Client, "set the permits of "+s.path, func() (struct{}, error) { return struct{}{}, s.setPermits(n) })
 	if err == nil {
@@ -71,7 +72,7 @@ func (s *semaphore) setPermits(n int) error {
 	a := above.attempt(new(second.Wait))
 	a.ctx, a.orphan = s.link.Context(), true
 	create := &zk.CreateRequest{Path: s.path, Data: marking(n), Acl: s.locks.acl, Flags: zk.FlagContainer}
-	if s.plain.Load() { // the server has no containers
+	if s.plain.Load() { // the server does not support container nodes
 		create.Flags = 0
 	}
 	return a.send("CREATE", link.Transaction{create}, false).Err
@@ -82,7 +83,7 @@ func (s *semaphore) Equal(other second.Semaphore) bool {
 	return ok && s.locks.equal(o.locks)
 }
 
-// Acquire starts again at the tail of the queue when its place there is lost.
+// Acquire queues again at the tail of the queue if it has lost its place.
 func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
 	return permitsOf(run(ctx, s.attempt(&d.Wait), "acquire "+s.path, func(a *attempt) ([]*Node, error) {
 		for pace := retry.New(); ; {
@@ -102,7 +103,7 @@ func (s *semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Per
 	}, s.release))
 }
 
-// TryAcquire reads the permits before it writes.
+// TryAcquire reads the permits first, and writes only if they suffice.
 func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
 	a := s.attempt(new(second.Wait))
 	a.once = true
@@ -136,8 +137,8 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	return permitsOf(taken, tried(ctx, err))
 }
 
-// attempt returns an attempt to become the first in the queue (to get the turn). attempt reads the permits right after the queue, so the
-// first in the queue need not read them again.
+// The method attempt returns an attempt to become the first in the queue; this is called the turn. The attempt reads the permits directly
+// after the queue, so that the first process in the queue need not read them again.
 func (s *semaphore) attempt(w *second.Wait) *attempt {
 	a := s.locks.attempt(w)
 	a.beside = s.looks()
@@ -151,19 +152,19 @@ func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 	return each(taken, func(n *Node) second.Permit { return grant{n} }), nil
 }
 
-// A permitWait is the wait for enough free permits, while this process has the turn. No other process may take permits meanwhile, so free
-// permits stay free, and each lease that goes is one more.
+// A permitWait waits until enough permits are free, while this process has the turn. No other process takes permits during a turn.
+// Therefore free permits stay free, and each lease that ends frees one more permit.
 type permitWait struct {
 	*semaphore
 	attempt   *attempt
 	turn      *Node
 	demand    *second.Demand
 	contended <-chan struct{}
-	changed   mutexbool.Bool // look again
+	changed   mutexbool.Bool // set when the permits have to be read again
 	path      link.Watcher
-	taken     watchlist    // the taken permits, each with a watch
-	list      link.Watcher // of the list of permits, if byList
-	byList    bool         // too many permits are taken, one may not be read, requests have no order, or several waiters are served one by one
+	taken     watchlist    // has a watch on each taken permit
+	list      link.Watcher // watches the list of permits, if byList is true
+	byList    bool         // the list is watched, and not each permit: see look
 }
 
 func (s *semaphore) newPermitWait(a *attempt, turn *Node, d *second.Demand) *permitWait {
@@ -173,15 +174,16 @@ func (s *semaphore) newPermitWait(a *attempt, turn *Node, d *second.Demand) *per
 	return w
 }
 
-// take returns the nodes of the taken permits. A try does not wait. The turn is given up in any case; errGone means that it was lost.
+// take returns the nodes of the taken permits. A try does not wait. After every result the turn is given up. If take returns errGone, the
+// turn was lost.
 func (w *permitWait) take() ([]*Node, error) {
-	defer w.turn.Release() // unless it is exchanged
+	defer w.turn.Release() // without effect if the turn has been exchanged for permits
 	defer w.end()
 	w.demand.Contest(w.turn.beside)
 	var seen sight
-	answers := w.attempt.inTurn // to a look in this turn, if there was one
+	answers := w.attempt.inTurn // the answers that came with the turn, if there were any
 	for pace := retry.New(); ; answers = nil {
-		w.changed.Clear() // before the look: later changes end the wait
+		w.changed.Clear() // cleared before the read, so that a later change ends the wait
 		var err error
 		if answers != nil {
 			seen, err = w.see(answers)
@@ -191,12 +193,12 @@ func (w *permitWait) take() ([]*Node, error) {
 		if err == nil {
 			err = w.mark(seen.path)
 		}
-		if err == nil && w.demand.Want != nil { // a try has checked the number already
+		if err == nil && w.demand.Want != nil { // nil for a try, which has already checked the number
 			if k := w.demand.Want(); k > w.Permits() {
 				err = fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, k, w.Permits())
 			}
 		}
-		again := w.turn.session.Recheck() // watches can be lost
+		again := w.turn.session.Recheck() // read again after this time, because watches can be lost
 		switch {
 		case err == nil:
 			pace.Reset()
@@ -219,11 +221,11 @@ func (w *permitWait) take() ([]*Node, error) {
 	}
 }
 
-// wait returns how many of the free permits to take, or 0 when it is time to look again.
+// wait returns how many of the free permits to take. It returns 0 when the permits have to be read again.
 func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 	look := time.After(again)
 	for {
-		w.demand.Changed.Clear() // before choose reads the demand
+		w.demand.Changed.Clear() // cleared before choose reads the demand
 		w.taken.departed.Clear()
 		switch k, decided := w.choose(seen); {
 		case k == 0 && w.attempt.once:
@@ -231,7 +233,7 @@ func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 		case decided:
 			return k, nil
 		}
-		if w.contended == nil { // set late: without a wait it is not needed
+		if w.contended == nil { // set late, because it is needed only for a wait
 			w.contended = w.turn.contended.C()
 		}
 		select {
@@ -252,8 +254,9 @@ func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 	}
 }
 
-// choose decides how many permits to take; 0 and true means to look again. Permits that have gone since the look are free without another
-// look, unless the process wants more than are free then: others may be about to go with them.
+// choose decides how many permits to take. If it returns 0 and true, the permits have to be read again. Permits that were released since
+// the last read count as free. But if the process wants more permits than are free now, they are read again, because more permits may be
+// released at the same time.
 func (w *permitWait) choose(seen sight) (k int, decided bool) {
 	gone := 0
 	for _, name := range seen.taken {
@@ -268,15 +271,16 @@ func (w *permitWait) choose(seen sight) (k int, decided bool) {
 	return k, k > 0 || !seen.heard
 }
 
-// wanted is how many permits to take if that many are free.
+// wanted returns how many permits to take if the given number is free.
 func (w *permitWait) wanted(free int) int { return w.demand.Take(min(free, w.Most())) }
 
-// mostHeard is the number of taken permits up to which each gets a watch of its own: a watch costs a read and an event.
+// mostHeard is the number of taken permits up to which each has a watch of its own. Each watch costs a read and an event.
 const mostHeard = 16
 
-// look counts the taken permits. look watches the end of permits that were known before or, by list, any change.
+// look reads and counts the taken permits. It watches the end of the permits that were known before. If byList is true, it watches the list
+// for any change instead.
 func (w *permitWait) look(known []string) (sight, error) {
-	known = slices.DeleteFunc(known, w.taken.gone) // before the list: a node of the same name would be another one
+	known = slices.DeleteFunc(known, w.taken.gone) // removed before the list is read: in the list, the same name would be another node
 	requests := w.looks()
 	if w.byList = w.byList || len(known) > mostHeard || w.wanted(w.wanted(w.Permits())-1) > 0; w.byList {
 		requests[0], known = w.link.Listing(w.leases.path, &w.list), nil
@@ -290,7 +294,7 @@ func (w *permitWait) look(known []string) (sight, error) {
 	for i, name := range names {
 		switch classify(answers[len(requests)+i].Err) {
 		case done:
-		case missing: // since the list
+		case missing: // the node was deleted after the list
 			w.taken.watchers[name].Gone.Store(true)
 		default:
 			w.byList, seen.heard = true, false
@@ -307,28 +311,28 @@ func (w *permitWait) end() {
 
 const leaseMarker = "lease-"
 
-// maxWrite leaves room in the megabyte that a server takes in one request by default.
+// maxWrite is less than the megabyte that a server accepts in one request by default.
 const maxWrite = 900 << 10
 
-// Most is how many permits fit into one transaction.
+// Most returns how many permits fit into one transaction.
 func (s *semaphore) Most() int {
-	one := len(s.leases.path) + len(s.leases.contentOf(0)) + 128 // name, flags, header
+	one := len(s.leases.path) + len(s.leases.contentOf(0)) + 128 // the constant is for name, flags and header
 	for _, acl := range s.leases.acl {
 		one += len(acl.Scheme) + len(acl.ID) + 16
 	}
 	return max(maxWrite/one, 1)
 }
 
-// exchange gives the turn up for k permits, in one transaction. exchange takes effect as a whole or not at all, and only while this
-// process has the turn. The turn is given up then, unless no request was sent. After errGone no permit was taken, and another turn is
-// needed.
+// exchange gives the turn up and takes k permits, in one transaction. The transaction takes effect as a whole or not at all, and only while
+// this process has the turn. Afterwards the turn is given up, unless no request was sent. If exchange returns errGone, no permit was taken,
+// and another turn is needed.
 func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight) ([]*Node, error) {
 	if turn.lossNow() != nil {
 		return nil, errGone
 	}
 	a := s.leases.attempt(new(second.Wait))
 	a.ctx, a.orphan = ctx, seen.missing
-	turn.leave() // so that its end is no loss
+	turn.leave() // called first, so that the end of the turn is no loss
 	defer turn.stepAside()
 	prefixes := make([]string, k)
 	var creates []any
@@ -343,7 +347,7 @@ func (s *semaphore) exchange(ctx context.Context, turn *Node, k int, seen sight)
 	return s.adopt(a, turn, made)
 }
 
-// adopt puts the taken permits under the lease of the session, all or none. If their session is not known, it reads it.
+// adopt puts the taken permits under the lease of their session: all of them or none. If their session is not known, adopt reads it.
 func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, error) {
 	taken := make([]*Node, len(made.Created))
 	var err error
@@ -372,7 +376,7 @@ func (s *semaphore) adopt(a *attempt, turn *Node, made link.Answer) ([]*Node, er
 	return nil, errGone
 }
 
-// Release deletes the nodes of permits in one transaction.
+// Release deletes the nodes of the permits in one transaction.
 func (s *semaphore) Release(permits []second.Permit) error {
 	return s.release(each(permits, func(p second.Permit) *Node { return p.(grant).Node }))
 }
@@ -388,21 +392,22 @@ func (s *semaphore) release(nodes []*Node) error {
 	return nil
 }
 
-// A sight is the result of a look at a semaphore.
+// A sight is the result of a read of a semaphore.
 type sight struct {
 	free    int
-	taken   []string    // names of nodes
+	taken   []string    // the names of the nodes
 	heard   bool        // every taken permit is watched
 	missing bool        // the parent of the permits does not exist
-	path    link.Answer // its content may be the number of permits
+	path    link.Answer // the content of the path may be the number of permits
 }
 
-// looks are the requests of a look.
+// The method looks returns the requests that read the semaphore.
 func (s *semaphore) looks() []link.Request {
 	return []link.Request{link.List(s.leases.path), link.Get(s.path)}
 }
 
-// see counts the taken permits. While this process has the turn, a server that lags may show too many of them, never too few.
+// see counts the taken permits. While this process has the turn, a server that lags behind may show too many taken permits, but never too
+// few.
 func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	leases, path := answers[0], answers[1]
 	seen := sight{taken: leases.Children, missing: classify(leases.Err) == missing, path: path}
@@ -417,8 +422,8 @@ func (s *semaphore) see(answers []link.Answer) (sight, error) {
 	return seen, nil
 }
 
-// learn adopts the number of permits at the path, or that of the program if there is none. If the path cannot be read, the known number
-// stays.
+// learn stores the number of permits at the path. If the path has no number, it stores the number of the program. If the path cannot be
+// read, learn changes nothing.
 func (s *semaphore) learn(path link.Answer) {
 	if path.Err != nil && classify(path.Err) != missing {
 		return
@@ -432,11 +437,12 @@ func (s *semaphore) learn(path link.Answer) {
 	s.permits.Store(int64(n))
 }
 
-// compare reports whether the number of permits has still to be written to the path, or refuses content that is no such number.
+// compare reports in blank whether the number of permits still has to be written to the path. If the content of the path is not a number of
+// permits, compare returns an error.
 func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 	text := string(path.Data)
 	switch {
-	case path.Err != nil: // nothing can be compared
+	case path.Err != nil: // the path was not read, so that there is nothing to compare
 		return false, nil
 	case path.Stat.DataLength == 0, text == zkqueue.ContainerData:
 		return true, nil
@@ -458,7 +464,7 @@ var errNoNumber = errors.New("no number of permits")
 // errRewritten means that another client has just written to the path.
 var errRewritten = errors.New("the number of permits was changed")
 
-// mark compares the number of permits at the path, and writes it if there is none and this client may.
+// mark compares the number of permits at the path. If there is no number yet, mark writes it, provided that this client may write.
 func (s *semaphore) mark(path link.Answer) error {
 	blank, err := s.compare(path)
 	if !blank || s.unmarked.Load() {
@@ -477,15 +483,16 @@ func (s *semaphore) mark(path link.Answer) error {
 	return nil
 }
 
-// marking is the content of a path with n permits.
+// marking returns the content of a path with n permits.
 func marking(n int) []byte { return []byte(zkqueue.PermitsMark + strconv.Itoa(n)) }
 
-// Contenders returns a process that has permits and waits for more in both places.
+// Contenders lists a process that has permits and waits for more in both parts.
 func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) {
 	return ask(ctx, s.Client, "contenders of "+s.path, func() ([]second.Contender, error) { return s.survey(ctx) })
 }
 
-// survey reads the queue first: a process that exchanges its turn for permits meanwhile then appears twice rather than not at all.
+// survey reads the queue before the permits. A process that exchanges its turn for permits in between therefore appears twice rather than
+// not at all.
 func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	queue, err := s.locks.queue().Contenders(ctx)
 	if err != nil {
@@ -507,7 +514,8 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	return all, err
 }
 
-// Break looks at the waiting processes first: a process may exchange its place for permits meanwhile, and these have another token.
+// Break looks for the token among the waiting processes first. A process may exchange its place for permits in between, but these have
+// another token.
 func (s *semaphore) Break(ctx context.Context, token int64) error {
 	err := s.breakAt(ctx, s.locks.queue(), token)
 	if errors.Is(err, second.ErrReleased) {
@@ -518,14 +526,14 @@ func (s *semaphore) Break(ctx context.Context, token int64) error {
 	return err
 }
 
-// leaseholders returns the holders of permits with these node names, in the order in which they took them. The nodes of one transaction are
-// permits that were taken together, and its id is their token.
+// leaseholders returns the holders of the permits with these node names, in the order in which they took their permits. Nodes that one
+// transaction created are permits that were taken together. The id of that transaction is their token.
 func (s *semaphore) leaseholders(ctx context.Context, names []string) (holders []zkqueue.Contender, err error) {
 	leases, err := s.leases.queue().ReadAll(ctx, each(names, func(name string) zkqueue.Contender { return zkqueue.Contender{Node: name} }))
 	slices.SortFunc(leases, zkqueue.ByToken)
 	for _, lease := range leases {
 		last := len(holders) - 1
-		if last < 0 || lease.Token == 0 || holders[last].Token != lease.Token { // 0 is that of a node that may not be read
+		if last < 0 || lease.Token == 0 || holders[last].Token != lease.Token { // 0 is the token of a node that may not be read
 			last, holders = last+1, append(holders, lease)
 		}
 		holders[last].Permits++

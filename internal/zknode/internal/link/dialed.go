@@ -22,33 +22,33 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// dialed is the transport of a link that dials itself. Its sockets report sessions and answers, and the library's callback reports
-// everything else.
+// A dialed is the transport of a link that makes its own connections. Its sockets report sessions and answers, and the library's callback
+// reports everything else.
 type dialed struct {
 	link      *Link
 	servers   *servers
 	gone      <-chan zk.Event // closed when the library has stopped entirely
-	seen      atomic.Int64    // the zxid of the newest reply: no event up to it is outstanding
-	connected mutexbool.Bool  // a session is established and the connection stands
+	seen      atomic.Int64    // the zxid of the newest reply; all events up to it have arrived
+	connected mutexbool.Bool  // a session is established and the connection exists
 	dialing   mutexbool.Bool  // the library is between two connections
-	verify    mutexbool.Bool  // the connection came back: held nodes want a look
-	paths     sync.Map        // some of those that are known to be there, each with the kinds of transactions that were refused last
-	noted     atomic.Int64    // how many were
-	oneByOne  atomic.Bool     // nothing is read together: the servers know no request for that, or have answered too much
+	verify    mutexbool.Bool  // the connection was made again, and the held nodes have to be checked
+	paths     sync.Map        // some of the paths that are known to exist, each with the kinds of transactions that were refused last
+	noted     atomic.Int64    // the number of entries in paths
+	oneByOne  atomic.Bool     // reads are not combined: the servers do not support that, or have sent too long an answer
 
 	keepsWatches atomic.Bool // the servers cannot remove watches
 
-	// The goroutine in which the library connects, shakes hands and reports both writes these.
-	current atomic.Pointer[Session] // nil before the first and after an expiry
-	socket  atomic.Pointer[socket]  // the newest, nil before the first
-	left    time.Duration           // since when there is no connection, 0 while it stands; read there, too
+	// These fields are written by the goroutine in which the library connects, shakes hands and reports both.
+	current atomic.Pointer[Session] // nil before the first session and after an expiry
+	socket  atomic.Pointer[socket]  // the newest socket; nil before the first one
+	left    time.Duration           // since when there is no connection; 0 while there is one; only this goroutine reads it
 
 	problem atomic.Pointer[error] // why there is no connection
-	longest atomic.Int64          // of what was read, in bytes
+	longest atomic.Int64          // the size of the longest answer to one read, in bytes
 }
 
-// Dial makes the library connect to one of the servers, and repeat that. After an error nothing is left. The caller calls [Link.Present]
-// next. A link that starts lazily looks names up only when it dials them.
+// Dial makes the library connect to one of the servers, and connect again after each loss of the connection. After an error nothing has to
+// be closed. The caller calls [Link.Present] next. A link that starts lazily looks up a name only when it dials the server.
 func (l *Link) Dial(ctx context.Context, names []string) error {
 	d := &dialed{link: l, servers: &servers{lookUp: l.config.LookUp, known: make(map[string]found), logger: l.config.Logger}, left: 1}
 	begun := fmt.Errorf("%w: no answer yet from %s", zk.ErrNoServer, strings.Join(names, ", "))
@@ -58,7 +58,7 @@ func (l *Link) Dial(ctx context.Context, names []string) error {
 			return err
 		}
 	}
-	l.transport = d // before the library starts and calls back
+	l.transport = d // set before the library starts and calls back
 	judgeLibrary(l.config.Logger)
 	says := slog.NewLogLogger(l.config.Logger.Handler(), slog.LevelDebug)
 	says.SetPrefix("zklock: client library: ")
@@ -80,9 +80,12 @@ func (l *Link) Dial(ctx context.Context, names []string) error {
 
 var errNotPresented = fmt.Errorf("%w: the credentials have not been presented yet", zk.ErrNoServer)
 
-// Present presents the credentials, which the library from then on presents first at each reconnect. Then it waits for a session. Until
-// then no caller gets one, because servers would finally refuse requests that they grant later. It tries until ctx ends. A refusal ends it,
-// too, unless the link starts lazily: then waiters learn of the refusal from [Link.Err].
+// Present presents the credentials, and then waits for a session. After that, the library presents the credentials first at each reconnect.
+// Until Present is done, no caller gets a session: without credentials, servers would refuse requests as forbidden that they would grant
+// later.
+//
+// Present tries until ctx ends. It also ends when the credentials are refused. The exception is a link that starts lazily: its waiters
+// learn of the refusal from [Link.Err].
 func (l *Link) Present(ctx context.Context) error {
 	socket := &l.transport.(*dialed).socket
 	for pace, left := retry.New(), l.config.Auth; len(left) > 0; {
@@ -96,7 +99,7 @@ func (l *Link) Present(ctx context.Context) error {
 		refused := errors.Is(err, zk.ErrAuthFailed)
 		switch {
 		case err == nil:
-			if on == socket.Load() { // else there may be a connection since, made before the library knew what to repeat
+			if on == socket.Load() { // if it is another socket, the connection may have been made before the library knew the credentials
 				left = left[1:]
 			}
 			continue
@@ -110,7 +113,7 @@ func (l *Link) Present(ctx context.Context) error {
 			l.config.Logger.Warn("zklock: no lock can be acquired", "err", err)
 		}
 		l.heard.Set()
-		retry.Pause(ctx, pace.NextBackOff()) // also for the sake of the servers: they hang up with a refusal
+		retry.Pause(ctx, pace.NextBackOff()) // this also spares the servers, which close the connection after a refusal
 	}
 	l.admitted.Set()
 	_, err := l.AwaitSession(ctx)
@@ -118,7 +121,7 @@ func (l *Link) Present(ctx context.Context) error {
 	return err
 }
 
-// dial is the library's dialer.
+// The method dial is the library's dialer.
 func (l *dialed) dial(network, server string, timeout time.Duration) (net.Conn, error) {
 	conn, err := l.connect(network, server, timeout)
 	if err != nil {
@@ -128,7 +131,7 @@ func (l *dialed) dial(network, server string, timeout time.Duration) (net.Conn, 
 	s := newSocket(conn, server, l)
 	l.dialing.Clear()
 	l.socket.Store(s)
-	if l.link.ctx.Err() != nil { // asked last: Close may have killed the newest socket before, without seeing this one
+	if l.link.ctx.Err() != nil { // checked last: Close may have killed the newest socket before this one was stored
 		s.kill()
 		return nil, second.ErrClosed
 	}
@@ -150,11 +153,11 @@ func (l *dialed) connect(network, server string, timeout time.Duration) (net.Con
 	return l.secure(conn, server)
 }
 
-// overtime is how much longer the link waits for code of the program after the context of that code has ended.
+// overtime is the additional time that the link waits for code of the program after the context of that code has ended.
 const overtime = 100 * time.Millisecond
 
-// whileWanted calls connect, which is code of the program or calls such code. Neither the library's loop nor Close waits for it when ctx
-// has ended. A connection that comes too late is closed.
+// whileWanted calls connect, which is code of the program or calls such code. When ctx has ended, neither the library's loop nor Close
+// waits for connect. A connection that is made after that is closed.
 func whileWanted(ctx context.Context, connect func() (net.Conn, error)) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -186,18 +189,18 @@ func whileWanted(ctx context.Context, connect func() (net.Conn, error)) (net.Con
 	}
 }
 
-// onEvent is the library's callback: it must neither block nor call the library.
+// onEvent is the library's callback. It must neither block nor call the library.
 func (l *dialed) onEvent(ev zk.Event) {
 	switch {
 	case ev.Type != zk.EventSession:
 		l.link.Events.fire(ev)
 	case ev.State == zk.StateHasSession:
 		l.left = 0
-		l.link.Notice.Reach(true) // before anybody who waits for it goes on
-		l.link.Events.lapse()     // before anything is asked on this connection
+		l.link.Notice.Reach(true) // called before the waiters for the connection continue
+		l.link.Events.lapse()     // called before any request is sent on this connection
 		l.connected.Set()
 		l.verify.Set()
-	case ev.State == zk.StateDisconnected: // also after each attempt to connect
+	case ev.State == zk.StateDisconnected: // the library also reports this state after each attempt to connect
 		l.connected.Clear()
 		l.link.Notice.Reach(false)
 		switch {
@@ -236,11 +239,11 @@ func (l *dialed) trouble(err error) {
 	l.link.heard.Set()
 }
 
-// Close ends the session, for which it gives the server a second. Then it breaks the
-// connection: the library would wait for up to two thirds of the session timeout.
+// Close ends the session, and waits up to a second for the server's answer. Then it breaks the connection, because the library would wait
+// for up to two thirds of the session timeout.
 //
-// Without a connection there is no server to wait for. The library still waits for a second, unless it refuses its own farewell request.
-// It refuses the farewell only between two connections, and only if the farewell comes early enough. Close therefore first breaks the
+// Without a connection there is no server to wait for. The library still waits for a second, unless it refuses its own farewell request. It
+// refuses the farewell only between two connections, and only if the farewell comes early enough. Therefore Close first breaks the
 // connection, and nothing is dialed any more. The library then calls the callback, which blocks it for [farewellWithin].
 func (l *dialed) Close() {
 	if !l.connected.IsSet() {
@@ -252,35 +255,37 @@ func (l *dialed) Close() {
 	}
 	l.link.Conn.Close()
 	l.kill()
-	for range l.gone { // closed as the last act of the library
+	for range l.gone { // closing this channel is the last act of the library
 	}
 	l.link.tasks.Wait()
 }
 
-// farewellWithin is how long the library has to queue its own farewell while its loop waits in the callback. Nothing shows that it is
-// queued: Conn.Close ends the loop's pause and then queues the farewell, in one call, and the library exports neither the queue nor its
-// length nor the numbers of requests. A Close in a background goroutine would outlive ours by a second. A server of our own that answers
-// farewells would be dialed only after the pause, which takes another second. The value is therefore a guess, a thousand times what
-// queueing takes. If it is too short, there is no harm: Close returns a second later.
+// farewellWithin is the time that the library has to queue its own farewell while its loop waits in the callback. Nothing shows when the
+// farewell is queued. Conn.Close ends the loop's pause and then queues the farewell, in one call. The library exports neither the queue,
+// nor its length, nor the numbers of requests.
+//
+// There are two alternatives, and both are worse. If the library's Close ran in a background goroutine, that goroutine would outlive our
+// Close by a second. A server of our own that answers farewells would be dialed only after the pause, which takes another second. The value
+// is therefore a guess: a thousand times what queueing takes. If it is too short, there is no harm: Close returns a second later.
 const farewellWithin = time.Millisecond
 
-// kill breaks the connection.
+// The method kill breaks the connection.
 func (l *dialed) kill() {
 	if s := l.socket.Load(); s != nil {
 		s.kill()
 	}
 }
 
-// handshakeTimeout bounds the wait for a server that accepts a connection and then does not answer. handshakeTimeout leaves time to try
-// several servers within one session timeout.
+// handshakeTimeout limits the wait for a server that accepts a connection and then does not answer. It is short enough to try several
+// servers within one session timeout.
 func (l *dialed) handshakeTimeout() time.Duration {
 	return min(max(l.link.Timeout()/6, 100*time.Millisecond), 2*time.Second)
 }
 
-// established is called by the socket at the end of a handshake that was sent at sentAt, before the library processes it.
+// established is called by the socket at the end of a handshake, before the library processes the answer. The handshake was sent at sentAt.
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {
 	c := l.link
-	if timeout <= 0 { // nor has a session any time left that was to be resumed
+	if timeout <= 0 { // a session that was to be resumed has no time left either
 		l.expired()
 		return nil, fmt.Errorf("the server granted a session timeout of %v", timeout)
 	}
@@ -292,13 +297,13 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	}
 	old := l.current.Load()
 	if old != nil && old.ID == id {
-		old.resume(timeout, timeout-margin) // refused or not: the server has set its clock to it
+		old.resume(timeout, timeout-margin) // even if this side refuses the timeout, the server already uses it
 		return old, refusal
 	}
 	if refusal != nil {
 		return nil, refusal
 	}
-	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true }) // it began with a write; the lease says it all
+	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true }) // the session began with a write, and only the lease decides
 	l.current.Store(s)
 	if old != nil {
 		c.Notice.End(old.String())
@@ -306,18 +311,21 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	}
 	c.Notice.Begin(s.String())
 	l.warnOfTick(s)
-	if c.ctx.Err() != nil { // closed: Close may have looked for a session before
+	if c.ctx.Err() != nil { // the client is closed: Close may have looked for a session before this one was stored
 		s.End(second.ErrClosed)
 	}
 	return s, nil
 }
 
-// introduce returns the handshake to send in place of the library's, which ignores what the client has seen. introduce asks for a new
-// session if the connection was away for the session timeout. All holds are lost by then, and if only the answers got lost, each attempt
-// to resume the session would keep its nodes in the queue. A server whose data was lost or restored refuses a client that has seen a
-// later transaction, every time. The handshake then finally says that none has been seen. It may know the old session, with nodes that
-// were deleted since, and no process would delete these again while that session lives. The handshake therefore does not ask for the old
-// session, either.
+// introduce returns the handshake to send instead of the library's handshake. The library's handshake does not say which transactions the
+// client has seen.
+//
+// If the connection was away for the session timeout, introduce asks for a new session. All holds are lost by then. If only the answers got
+// lost, each attempt to resume the session would keep its nodes in the queue.
+//
+// A server whose data was lost or restored refuses a client that has seen a later transaction, every time. In that case the handshake
+// finally says that the client has seen none. Such a server may still know the old session, with nodes that the client has deleted since.
+// No process would delete these nodes again while that session lives. Therefore that handshake asks for a new session as well.
 func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
@@ -336,7 +344,7 @@ func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	return wire.Frame(e)
 }
 
-// expired is called when a server's handshake says that the session has expired.
+// The method expired is called when a server's answer to the handshake says that the session has expired.
 func (l *dialed) expired() {
 	if old := l.current.Swap(nil); old != nil {
 		l.link.Notice.End(old.String())
@@ -345,8 +353,8 @@ func (l *dialed) expired() {
 	l.seen.Store(0)
 }
 
-// warnOfTick warns if the session timeout may be too short for the lease, which assumes that the servers' tick is at most a quarter of
-// it. Servers do not report their tick. Nearly all run with 2 s, and by default a server grants no timeout below two ticks.
+// warnOfTick warns if the session timeout may be too short for the lease. The lease assumes that the servers' tick is at most a quarter of
+// the timeout. Servers do not report their tick. Nearly all servers use 2 s, and by default a server grants no timeout below two ticks.
 func (l *dialed) warnOfTick(s *Session) {
 	const usualTick = 2 * time.Second
 	timeout := s.Negotiated()
@@ -357,10 +365,11 @@ func (l *dialed) warnOfTick(s *Session) {
 	}
 }
 
-// keep proves to the server, and to us, that the session lives: every eighth of its timeout a sync, and a write behind it while a node is
-// queued or held. Without the sync, a node created after a quiet time could not be granted by its create alone; see [proof].
+// keep proves to the server and to this process that the session lives. In every eighth of the session timeout it sends a sync. While a
+// node is queued or held, a write follows the sync. Without the sync, a node that is created after a quiet time could not be granted by its
+// create alone; see [proof].
 func (l *dialed) keep() {
-	if l.awaitConnection(l.link.ctx) != nil { // the pace is what was granted, not what was asked for
+	if l.awaitConnection(l.link.ctx) != nil { // the pace depends on the granted timeout, and not on the requested one
 		return
 	}
 	timer := time.NewTimer(halfTick(l.link.Timeout()))
@@ -371,7 +380,7 @@ func (l *dialed) keep() {
 		case <-timer.C:
 		}
 		synced := l.disconnected() == nil && l.sync()
-		timer.Reset(halfTick(l.link.Timeout())) // before the write: a slow one takes none of the pace
+		timer.Reset(halfTick(l.link.Timeout())) // set before the write, so that a slow write does not delay the next sync
 		if synced {
 			l.prove()
 			l.removeWatches()
@@ -379,11 +388,11 @@ func (l *dialed) keep() {
 	}
 }
 
-// mostRemoved is how many watches are removed at once, each by a request of its own.
+// mostRemoved is the number of watches that are removed at the same time. Each removal is a request.
 const mostRemoved = 256
 
-// removeWatches removes watches that were not needed since its last call, unless the servers are older than 3.5 and close the connection
-// on that request.
+// removeWatches removes the watches that were not needed since its last call. Servers older than 3.5 close the connection after that
+// request, so for these it does nothing.
 func (l *dialed) removeWatches() {
 	if l.keepsWatches.Load() {
 		return
@@ -398,7 +407,7 @@ func (l *dialed) removeWatches() {
 	}
 	l.link.Spawn(func() {
 		l.Ask(requests...)
-		l.link.Events.removed(unused) // or not: then the connection has ended, and the watches with it
+		l.link.Events.removed(unused) // if they were not removed, the connection has ended, and the watches have ended with it
 	})
 }
 
@@ -407,11 +416,11 @@ func (l *dialed) sync() bool {
 	return err == nil
 }
 
-// prove sends a write that changes nothing, unless there is nothing to lose.
+// The method prove sends a write that changes nothing. If no node is queued or held, it sends nothing.
 func (l *dialed) prove() {
 	if s := l.Session(); s != nil {
 		for n := range s.Contenders() {
-			if !n.IsLost() { // one that is stays in the books until its owner gives it up, and may be gone
+			if !n.IsLost() { // a lost node stays registered until its owner gives it up, and may already be deleted
 				n.Prove()
 				return
 			}
@@ -419,18 +428,18 @@ func (l *dialed) prove() {
 	}
 }
 
-// reopen makes the library send a request when the connection is back. No batch is sent before it, see [socket]. reopen waits for no other
-// answer, which may need this request.
+// reopen makes the library send a request when the connection is back, because no batch is sent before that request; see [socket]. reopen
+// waits for no other answer, since other answers may need this request.
 func (l *dialed) reopen() {
 	for l.verify.Wait(l.link.ctx) == nil {
 		l.verify.Clear()
-		var members map[Member]bool // before the connection came; the others have just been heard of
+		var members map[Member]bool // the nodes from before the connection came; newer nodes need no check
 		if s := l.Session(); s != nil {
 			members = s.Contenders()
 		}
 		l.sync()
 		l.link.Spawn(func() {
-			l.prove() // makes the answer to the handshake count for the lease
+			l.prove() // with this write, the answer to the handshake proves the lease
 			for n, held := range members {
 				if held {
 					n.Check()
@@ -440,7 +449,7 @@ func (l *dialed) reopen() {
 	}
 }
 
-// secure puts TLS on top of a connection to the server, if the link uses TLS. After an error the connection is closed.
+// secure adds TLS to a connection to the server, if the link uses TLS. After an error the connection is closed.
 func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
 	cfg := l.link.config.TLS
 	if cfg == nil {
@@ -448,7 +457,7 @@ func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
 	}
 	if cfg.ServerName == "" {
 		cfg = cfg.Clone()
-		cfg.ServerName, _, _ = net.SplitHostPort(server) // it was checked that it is both
+		cfg.ServerName, _, _ = net.SplitHostPort(server) // it was checked that server consists of a host and a port
 	}
 	ctx, cancel := context.WithTimeout(l.link.ctx, l.handshakeTimeout())
 	defer cancel()

@@ -12,31 +12,32 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// For an ensemble, agreeing on a request, logging it and answering it cost the same whatever the request contains. Batches about
-// different paths that wait anyway therefore leave as a group: their transactions as one request, their watches as another one, and their
-// reads as a third one right behind. A batch waits for a quarter of a round trip at most, and only while other groups are under way.
+// An ensemble agrees on each request, logs it and answers it. This costs the same, whatever the request contains. Therefore batches about
+// different paths leave as a group if they have to wait anyway. The transactions of a group are one request, its watches are a second one,
+// and its reads are a third one directly after that. A batch waits for at most a quarter of a round trip, and only while other groups have
+// no answer.
 
 const (
-	mostOfGroup = 64        // batches in one request
-	mostBytes   = 128 << 10 // of a request, about: servers refuse a frame above their jute.maxbuffer, 1 MB by default
-	mostListed  = 1 << 20   // bytes of lists in one answer, about
-	mostPaths   = 1 << 15   // that are remembered
+	mostOfGroup = 64        // the number of batches in one request
+	mostBytes   = 128 << 10 // the approximate size of a request; servers refuse a frame above their jute.maxbuffer, which is 1 MB by default
+	mostListed  = 1 << 20   // the approximate size of the lists in one answer, in bytes
+	mostPaths   = 1 << 15   // the number of paths that are remembered
 )
 
 var (
-	// errAgain says that a request was not executed because another request of the group failed.
+	// errAgain says that a request was not executed because another request of its group failed.
 	errAgain = errors.New("another request of the group has failed")
-	// errMisfit says that an answer does not fit its request; the outcome is then unknown.
+	// errMisfit says that an answer does not fit its request. The outcome of the request is then unknown.
 	errMisfit = errors.New("the server answered something else than was asked")
 )
 
-// Gather is Ask for a transaction about nodes below path, perhaps with reads behind it, or for reads. Such requests may leave in a group.
-// If ctx ends before they leave, they are not sent; the error is then zk.ErrNoServer. Several transactions that are alternatives to each
-// other leave alone.
+// Gather is like Ask, for a transaction about nodes below path that may be followed by reads, or for reads alone. Such requests may leave
+// in a group. If ctx ends before they leave, they are not sent, and the error is zk.ErrNoServer. If there are several transactions, they
+// are alternatives to each other, and leave alone.
 //
-// A transaction that fails makes its whole group fail. One that may fail therefore leaves alone: if the path may be missing, or if the
-// last transaction of its kind was refused. If another one fails, this one is sent again, alone. A group has only one transaction for
-// each path, because everything that one transaction creates has the same id, which is the token.
+// If one transaction fails, its whole group fails. Therefore a transaction that may fail leaves alone: if the path may be missing, or if
+// the last transaction of the same kind was refused. If another transaction of the group fails, this one is sent again, alone. A group has
+// only one transaction for each path, because everything that one transaction creates has the same id, which is the token.
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
 	b := newBatch(requests)
 	last, writes := len(requests), false
@@ -53,20 +54,21 @@ func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (
 	}
 	for i := 0; writes && i <= last; i++ {
 		l.note(path, requests[i].(Transaction), answers[i].Err)
-		if answers[i].Err == nil { // the other ways are refused because of it
+		if answers[i].Err == nil { // the alternatives are refused because this transaction was executed
 			break
 		}
 	}
 	return answers
 }
 
-// gather reports whether to send a batch now, together with those that have come meanwhile. Otherwise a later batch takes it along.
+// gather reports whether to send b now, together with the batches that have come in the meantime. If it returns false, another batch takes
+// b along.
 func (s *socket) gather(b *batch) bool {
 	s.mu.Lock()
 	s.waiting = append(s.waiting, b)
 	first, wait := len(s.waiting) == 1, s.trip/4
 	var leave chan struct{}
-	if first && !s.dead && s.underWay > 0 { // no group lands any more, once it is
+	if first && !s.dead && s.underWay > 0 { // after the end of the connection no group is answered any more
 		leave = make(chan struct{})
 		s.leave = leave
 	}
@@ -88,8 +90,8 @@ func (s *socket) leaveLocked() {
 	}
 }
 
-// join decides which requests of batches are sent as one: transactions, and then reads. A batch without a path is not combined, and a
-// single batch keeps its watches separate.
+// join decides which requests of batches are combined into one request: first transactions, and then reads. A batch without a path is not
+// combined. If there is only one batch, its watches stay separate.
 func (l *dialed) join(batches []*batch) [][]*part {
 	var writes, reads [][]*part
 	bytes, lists := 0, l.listsInOne()
@@ -121,7 +123,7 @@ func about(parts []*part, path string) bool {
 	return slices.ContainsFunc(parts, func(p *part) bool { return p.batch.path == path })
 }
 
-// listsInOne is how many lists are combined into one request: an answer must stay far below the largest frame, and servers before 3.6
+// listsInOne returns how many lists are combined into one request. An answer must stay far below the largest frame, and servers before 3.6
 // cannot combine lists.
 func (l *dialed) listsInOne() int {
 	if l.oneByOne.Load() {
@@ -137,10 +139,10 @@ func opOfAll(parts []*part) int32 {
 	switch op := opOf(ops[0]); {
 	case len(parts) > 1 && reads:
 		return wire.OpMultiRead
-	case len(parts) > 1, len(ops) > 1, op == wire.OpCheck: // which a server takes in no other way
+	case len(parts) > 1, len(ops) > 1, op == wire.OpCheck: // a server accepts this operation only in such a request
 		return wire.OpMulti
 	case op == wire.OpGetChildren:
-		return wire.OpGetChildren2 // as the library does
+		return wire.OpGetChildren2 // the library uses this type, too
 	default:
 		return op
 	}
@@ -152,7 +154,7 @@ func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRea
 // appendBody appends the body of the combined request.
 func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 	if op == wire.OpSetWatches {
-		q := wire.SetWatches{Zxid: math.MaxInt64} // no change from before they are set counts: the reads behind tell
+		q := wire.SetWatches{Zxid: math.MaxInt64} // changes from before the watches are set cause no event: the reads that follow show them
 		for _, p := range parts {
 			if r := p.ops[0].(read); r.list {
 				q.Children = append(q.Children, r.path)
@@ -173,8 +175,8 @@ func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 	return e
 }
 
-// decodeAll decodes the answer to a combined request. If one operation was refused, all transactions failed, whatever the answers to the
-// others are.
+// decodeAll decodes the answer to a combined request. If one operation was refused, all transactions have failed, whatever the answers to
+// the others say.
 func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 	for _, p := range parts {
 		a, size := p.answer, len(d.Rest)
@@ -187,7 +189,7 @@ func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 				return
 			}
 		}
-		l.longest.Store(max(l.longest.Load(), int64(size-len(d.Rest)))) // one goroutine reads at a time
+		l.longest.Store(max(l.longest.Load(), int64(size-len(d.Rest)))) // only one goroutine reads at a time
 	}
 	if several(op) && !d.MultiHeader().Done {
 		fail(parts, errMisfit)
@@ -201,8 +203,8 @@ func fail(parts []*part, err error) {
 	}
 }
 
-// kinds is a set of kinds of transactions: those that create, those that delete, and those that do both. Below a path, one kind may be
-// refused and the others not.
+// The type kinds is a set of kinds of transactions. There are three kinds: transactions that create, that delete, and that do both. Below a
+// path, one kind may be refused while the others are permitted.
 type kinds uint8
 
 func kindOf(t Transaction) kinds {
@@ -218,15 +220,15 @@ func kindOf(t Transaction) kinds {
 	return 1 << does
 }
 
-// succeeds reports whether a transaction will probably succeed: path existed at the last transaction about it, and the last one of this
-// kind was not refused.
+// succeeds reports whether a transaction will probably succeed. This is the case if path existed at the last transaction about it, and if
+// the last transaction of this kind was not refused.
 func (l *dialed) succeeds(path string, t Transaction) bool {
 	refused, known := l.paths.Load(path)
 	return known && refused.(kinds)&kindOf(t) == 0
 }
 
-// note records the outcome of a transaction about nodes below path. What two goroutines record at the same time may be lost, which costs
-// one request.
+// note records the outcome of a transaction about nodes below path. If two goroutines record an outcome at the same time, one outcome may
+// be lost. This costs one request.
 func (l *dialed) note(path string, t Transaction, err error) {
 	was, known := l.paths.Load(path)
 	before, _ := was.(kinds)

@@ -16,10 +16,11 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// maxFrame bounds the frames that are read. The largest honest frame is a list of children.
+// maxFrame is the largest size of a frame that is read. The largest frame that a healthy server sends is a list of children.
 const maxFrame = 32 << 20
 
-// maxSkipped bounds the frames that are read and dropped. The first bytes of other protocols announce more.
+// maxSkipped is the largest size of a frame that is read and dropped. If the first bytes come from another protocol, they announce a larger
+// frame.
 const maxSkipped = 512 << 20
 
 // A socket is one connection to one server. A socket stands between the ZooKeeper client library and the network, because only there the
@@ -39,35 +40,36 @@ const maxSkipped = 512 << 20
 //   - It sends requests together that the library would send one by one; see batch and [dialed.Gather].
 type socket struct {
 	net.Conn
-	server string // as it was named
+	server string // the name under which it was dialed
 	dialed *dialed
-	reader *bufio.Reader // of Conn; used by the reading goroutine only
-	frame  []byte        // what is left of the frame being read
-	buffer []byte        // of frame, used again and again
+	reader *bufio.Reader // reads from Conn; only the reading goroutine uses it
+	frame  []byte        // the unread rest of the current frame
+	buffer []byte        // reused for each frame
 
-	// These are set before the first reply is read, by the goroutine that shakes hands; the library starts its other goroutines after that.
-	session *Session      // nil before the answer to the handshake
-	shookAt time.Duration // when that was sent
+	// These fields are set before the first reply is read, by the goroutine that shakes hands. The library starts its other goroutines
+	// after that.
+	session *Session      // nil until the handshake is answered
+	shookAt time.Duration // when the handshake was sent
 
-	// open is closed once the library has sent its first request after the credentials, which a server may want to see first, or when the
-	// connection has ended.
+	// The channel open is closed when the library has sent its first request after the credentials, because a server may want to see the
+	// credentials first. It is also closed when the connection has ended.
 	open    chan struct{}
-	opening func() // closes it
+	opening func() // closes the channel open
 
-	writing chan struct{} // full while a goroutine writes
-	frames  wire.Encoder  // of the writing goroutine, used again and again
+	writing chan struct{} // has an element while a goroutine writes
+	frames  wire.Encoder  // belongs to the writing goroutine, which reuses it
 
 	mu      sync.Mutex           // guards the fields below
-	sent    map[int32]unanswered // by xid
-	lastXid int32                // of our own
-	closing bool                 // it is being closed on this side, for a reported reason
+	sent    map[int32]unanswered // the key is the xid
+	lastXid int32                // the last xid of a request that the socket sent by itself
+	closing bool                 // this side is closing the connection, and the reason has been reported
 	dead    bool                 // the connection has ended
-	proof   proof                // that the session lives
+	proof   proof                // shows until when the session is known to be alive
 
-	waiting  []*batch      // the next group; the goroutine of the first batch sends it
-	leave    chan struct{} // closed when the group is to be sent, nil while no goroutine waits for that
-	underWay int           // groups in flight
-	trip     time.Duration // round trip of the last group
+	waiting  []*batch      // the batches of the next group; the goroutine of the first batch sends the group
+	leave    chan struct{} // closed when the group is to be sent; nil while no goroutine waits for that
+	underWay int           // the number of groups without an answer
+	trip     time.Duration // the round trip time of the last group
 
 	kill func()
 }
@@ -86,7 +88,7 @@ func newSocket(conn net.Conn, server string, l *dialed) *socket {
 	s.opening = sync.OnceFunc(func() { close(s.open) })
 	s.kill = sync.OnceFunc(func() {
 		s.mu.Lock()
-		s.closing = true // before the reader hears that the connection is closed
+		s.closing = true // set before the reading goroutine notices that the connection is closed
 		s.mu.Unlock()
 		conn.Close()
 		s.end()
@@ -100,11 +102,11 @@ func (s *socket) Close() error {
 	return nil
 }
 
-// Write sends one frame of the library, which writes each with one call (676, 751, 781).
+// Write sends one frame of the library. The library writes each frame with one call (676, 751, 781).
 func (s *socket) Write(frame []byte) (int, error) {
 	s.writing <- struct{}{}
 	defer func() { <-s.writing }()
-	// The clock is read before the write, so that a lease starts too early rather than too late.
+	// The clock is read before the write. Therefore the lease may start too early, but never too late.
 	send, now := s.send, s.dialed.link.Now()
 	if s.session == nil {
 		send = s.shakeHands
@@ -115,7 +117,7 @@ func (s *socket) Write(frame []byte) (int, error) {
 	return len(frame), nil
 }
 
-// broke is called after a write that failed.
+// broke is called after a failed write.
 func (s *socket) broke(err error) {
 	s.dialed.trouble(fmt.Errorf("write to %s: %w", s.server, err))
 	s.kill()
@@ -123,7 +125,7 @@ func (s *socket) broke(err error) {
 
 func (s *socket) shakeHands(frame []byte, now time.Duration) error {
 	s.shookAt = now
-	s.Conn.SetWriteDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // in the place of the library's, which ends it
+	s.Conn.SetWriteDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // replaces the library's deadline, which can end the session
 	_, err := s.Conn.Write(s.dialed.introduce(frame, now))
 	return err
 }
@@ -141,14 +143,14 @@ func (s *socket) send(frame []byte, now time.Duration) error {
 	return err
 }
 
-// An unanswered request consists of parts of batches, or comes from the library and has none.
+// An unanswered is a request without an answer. It consists of parts of batches. A request of the library has no parts.
 type unanswered struct {
 	sentRequest
 	parts []*part
-	last  bool // of a group
+	last  bool // the last request of a group
 }
 
-// noteLocked records what is sent, and when.
+// noteLocked records which request is sent, and when.
 func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, parts []*part, last bool) {
 	s.sent[h.Xid] = unanswered{s.proof.sent(h.Op, now), parts, last}
 }
@@ -156,7 +158,7 @@ func (s *socket) noteLocked(h wire.RequestHeader, now time.Duration, parts []*pa
 func (s *socket) Read(p []byte) (int, error) {
 	for len(s.frame) == 0 {
 		if err := s.readFrame(); err != nil {
-			s.explain(err) // first: code that learns of the end then finds the reason
+			s.explain(err) // explained before kill, so that code that notices the end finds the reason
 			s.kill()
 			return 0, err
 		}
@@ -166,10 +168,11 @@ func (s *socket) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// readFrame reads the next frame, length included, and acts on it before the library gets its first byte, if the library is to get it.
+// readFrame reads the next frame with its length. It acts on the frame before the library gets the first byte. Some frames are not for the
+// library.
 func (s *socket) readFrame() error {
 	if s.session == nil {
-		s.Conn.SetReadDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // likewise
+		s.Conn.SetReadDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // replaces the library's deadline
 		if err := otherProtocol(s.reader); err != nil {
 			return err
 		}
@@ -193,8 +196,8 @@ func (s *socket) readFrame() error {
 	return err
 }
 
-// skip drops the answer to a read that is too long, as err says, and returns a frame with an error in its place. The connection stays,
-// with all other requests. Only answers to reads can be that long.
+// skip drops the answer to a read if the answer is too long; err says how long it is. skip returns a frame with an error instead of the
+// answer. The connection and all other requests continue. Only answers to reads can be that long.
 func (s *socket) skip(err error) ([]byte, error) {
 	var announced wire.TooLong
 	if !errors.As(err, &announced) || announced > maxSkipped {
@@ -223,7 +226,7 @@ func (s *socket) skip(err error) ([]byte, error) {
 	return wire.Frame(e), nil
 }
 
-// explain records why nothing more is read, unless the connection has already ended for another reason.
+// explain records why nothing more is read. If the connection has already ended for another reason, explain records nothing.
 func (s *socket) explain(err error) {
 	s.mu.Lock()
 	known := s.closing
@@ -237,7 +240,7 @@ func (s *socket) explain(err error) {
 	}
 }
 
-// noteReply returns the part of a reply or an event that the library gets.
+// noteReply returns the part of the frame that the library gets. The frame is a reply or an event.
 func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	d := wire.Decoder{Rest: wire.Body(frame)}
 	reply := d.ReplyHeader()
@@ -264,14 +267,14 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	return frame, nil
 }
 
-// noteAnswer refuses replies that the library must not get: it takes a reply for the awaited one even before it has written the request.
-// If the answer proves it, noteAnswer also returns since when the leader has heard of the session. Only successful answers prove that,
-// since a follower returns some errors by itself.
+// noteAnswer returns an error for a reply that the library must not get. The library would take the reply for the expected one even before
+// it has written the request. If the answer proves that the leader has heard of the session, noteAnswer also returns since when. Only
+// successful answers prove this, because a follower returns some errors by itself.
 func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request unanswered, heard time.Duration, proven bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	request, known := s.sent[reply.Xid]
-	if reply.Xid >= 0 || reply.Xid <= firstXid { // the library ignores the rest
+	if reply.Xid >= 0 || reply.Xid <= firstXid { // the library ignores all other xids
 		if !known {
 			return request, 0, false, fmt.Errorf("reply to request %d, which was never sent", reply.Xid)
 		}
@@ -282,12 +285,12 @@ func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request 
 		}
 	}
 	delete(s.sent, reply.Xid)
-	if request.last { // of a group
+	if request.last { // the last request of its group
 		s.underWay--
 		s.trip = s.dialed.link.Now() - request.at
 		s.leaveLocked()
 	}
-	if reply.Zxid > 0 { // not that to credentials
+	if reply.Zxid > 0 { // 0 in the reply to credentials
 		s.dialed.seen.Store(reply.Zxid)
 	}
 	switch {
@@ -308,7 +311,7 @@ func (s *socket) noteHandshake(body []byte) error {
 	}
 	if reply.Session == 0 {
 		s.dialed.expired()
-		s.kill() // what was read is still handed to the library
+		s.kill() // the frame that was just read still goes to the library
 		return nil
 	}
 	session, err := s.dialed.established(reply.Session, reply.Timeout, s.shookAt)
@@ -322,33 +325,33 @@ func (s *socket) noteHandshake(body []byte) error {
 	return nil
 }
 
-// The client library waits for the answer to each request before its caller can send the next one, and returns neither the transaction id
-// of a reply nor its session. The socket therefore sends requests that belong together by itself, in one write, with xids that the
+// The client library waits for the answer to each request before its caller can send the next one. It does not return the transaction id of
+// a reply or its session. Therefore the socket itself sends requests that belong together, in one write. These requests have xids that the
 // library does not use.
 
-// firstXid is the first of them. They count down, away from those with a special meaning.
+// firstXid is the first xid of these requests. Their xids count down, away from the xids with a special meaning.
 const firstXid = -1000
 
-// A batch is requests that are sent together. The server executes and answers the requests
-// of a session in the order in which they were sent.
+// A batch has requests that are sent together. The server executes and answers the requests of a session in the order in which they were
+// sent.
 type batch struct {
 	parts   []part
 	answers []Answer
-	missing sync.WaitGroup // answers to come
-	few     struct {       // where parts and answers are, unless they are more
+	missing sync.WaitGroup // counts the parts that have no answer yet
+	few     struct {       // the memory of the slices parts and answers if there are at most two of each
 		parts   [2]part
 		answers [2]Answer
 	}
 
 	// The following fields are for a batch that may leave in a group:
-	path string // what it is about; else ""
+	path string // the path to which the requests belong; "" if the batch must not leave in a group
 	ctx  context.Context
 }
 
 // A part is one request of a batch.
 type part struct {
 	batch   *batch
-	ops     []any // of its request
+	ops     []any // the operations of its request
 	encoded wire.Encoder
 	answer  *Answer
 }
@@ -359,7 +362,7 @@ func newBatch(requests []Request) *batch {
 		b.parts, b.answers = make([]part, n), make([]Answer, n)
 	}
 	b.parts, b.answers = b.parts[:n], b.answers[:n]
-	all := make(wire.Encoder, 0, 256) // enough for most
+	all := make(wire.Encoder, 0, 256) // large enough for most batches
 	for i, q := range requests {
 		begin := len(all)
 		ops := q.ops()
@@ -370,13 +373,13 @@ func newBatch(requests []Request) *batch {
 	return b
 }
 
-// watches reports whether the request asks for a watch.
+// The method watches reports whether the request asks for a watch.
 func (p *part) watches() bool {
 	r, reads := p.ops[0].(read)
 	return reads && r.Watch
 }
 
-// fail answers a request with an error.
+// The method fail answers the request with an error.
 func (p *part) fail(err error) {
 	p.answer.Err = err
 	p.batch.missing.Done()
@@ -412,8 +415,8 @@ func (b *batch) fail(err error) {
 	}
 }
 
-// encode records the requests of a batch, or of its group, before they are sent, and returns their frames. encode leaves out requests
-// whose callers have left. If the connection has ended, it answers all with that error and returns nothing.
+// encode records the requests of a batch, or of its whole group, before they are sent. It returns their frames. It leaves out requests
+// whose callers have left. If the connection has ended, encode answers all requests with that error and returns nothing.
 func (s *socket) encode(b *batch) wire.Encoder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -432,7 +435,7 @@ func (s *socket) encode(b *batch) wire.Encoder {
 		}
 		return true
 	})
-	if s.frames = s.frames[:0]; cap(s.frames) > mostBytes { // those of a rush
+	if s.frames = s.frames[:0]; cap(s.frames) > mostBytes { // the buffer has grown because many requests came at once
 		s.frames = nil
 	}
 	requests := s.dialed.join(batches)
@@ -451,8 +454,8 @@ func (s *socket) encode(b *batch) wire.Encoder {
 	return s.frames
 }
 
-// encodeWatchesLocked encodes a request for the watches that reads need, ahead of the request that combines the reads, because a server
-// sets no watches for combined reads. A read with a watch then has two answers, and the first one only has an error code.
+// encodeWatchesLocked encodes a request for the watches that the reads need. The request is sent ahead of the combined reads, because a
+// server sets no watches for combined reads. A read with a watch therefore has two answers. The first answer has only an error code.
 func (s *socket) encodeWatchesLocked(parts []*part) {
 	watching := slices.DeleteFunc(slices.Clone(parts), func(p *part) bool { return !p.watches() })
 	if len(watching) == 0 {
@@ -464,22 +467,22 @@ func (s *socket) encodeWatchesLocked(parts []*part) {
 	s.encodeLocked(wire.OpSetWatches, watching, false)
 }
 
-// encodeLocked records requests before they are sent as one, and appends the frame.
+// encodeLocked records requests that are sent as one request, and appends the frame of that request.
 func (s *socket) encodeLocked(op int32, parts []*part, last bool) {
-	now := s.dialed.link.Now()             // before the write: a lease may only start too early
-	if s.lastXid--; s.lastXid > firstXid { // below the lowest: the first ones were answered long ago
+	now := s.dialed.link.Now()             // read before the write: a lease may start too early, but not too late
+	if s.lastXid--; s.lastXid > firstXid { // the counter has passed the lowest number, and the first xids are free again
 		s.lastXid = firstXid
 	}
 	h := wire.RequestHeader{Xid: s.lastXid, Op: op}
 	s.noteLocked(h, now, parts, last)
 	begin := len(s.frames)
-	s.frames.Int32(0) // the length
+	s.frames.Int32(0) // the place of the length
 	s.frames.RequestHeader(h)
 	s.frames = appendBody(s.frames, h.Op, parts)
 	s.frames.EndFrame(begin)
 }
 
-// answer delivers an answer. If the connection has ended meanwhile, its requests were already answered then.
+// The method answer delivers an answer. If the connection has ended in the meantime, the requests have already been answered.
 func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder) {
 	for _, p := range u.parts {
 		p.answer.Zxid, p.answer.Session = reply.Zxid, s.session
@@ -488,12 +491,12 @@ func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder)
 	case len(u.parts) == 0:
 	case reply.Code == wire.CodeOK:
 		s.dialed.decodeAll(&body, u.op, u.parts)
-	case u.op == wire.OpMultiRead && reply.Code == wire.CodeUnimplemented: // and hangs up
+	case u.op == wire.OpMultiRead && reply.Code == wire.CodeUnimplemented: // the server also closes the connection
 		s.dialed.oneByOne.Store(true)
 		fail(u.parts, zk.ErrConnectionClosed)
-	case u.op == wire.OpRemoveWatches && reply.Code == wire.CodeUnimplemented: // likewise
+	case u.op == wire.OpRemoveWatches && reply.Code == wire.CodeUnimplemented: // the server also closes the connection
 		s.dialed.keepsWatches.Store(true)
-	case u.op == wire.OpMultiRead && reply.Code == wire.CodeTooLong: // maybe none of them is too long by itself
+	case u.op == wire.OpMultiRead && reply.Code == wire.CodeTooLong: // each of the combined answers may be short enough by itself
 		s.dialed.oneByOne.Store(true)
 		fail(u.parts, errAgain)
 	default:
@@ -504,7 +507,7 @@ func (u unanswered) answer(s *socket, reply wire.ReplyHeader, body wire.Decoder)
 	}
 }
 
-// end is called after the end of the connection: no more answers will come.
+// The method end is called after the end of the connection, when no more answers can come.
 func (s *socket) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -519,11 +522,10 @@ func (s *socket) end() {
 	s.leaveLocked()
 }
 
-// The library trusts counts in a reply. The library allocates what such a count claims, reads beyond the frame, or panics in a goroutine
-// of its own. Each body is therefore first decoded here, as the library will decode it (structs.go). Bytes after the body are ignored by
-// both.
+// The library trusts the counts in a reply. It allocates as much as a count claims, reads beyond the frame, or panics in a goroutine of its
+// own. Therefore each body is first decoded here in the same way as by the library (structs.go). Both ignore bytes after the body.
 
-// checkReply checks the body of a successful reply to a request of type op, which is one that clients send.
+// checkReply checks the body of a successful reply to a request of type op. Only types that clients send are allowed.
 func checkReply(op int32, body wire.Decoder) error {
 	size := len(body.Rest)
 	switch d := &body; op {
@@ -546,7 +548,7 @@ func checkReply(op int32, body wire.Decoder) error {
 	return nil
 }
 
-// passResults reads as far as the library does, which stops at a result of unknown type.
+// passResults reads as far as the library does. The library stops at a result of an unknown type.
 func passResults(d *wire.Decoder) {
 	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
 		switch h.Op {
@@ -562,13 +564,13 @@ func passResults(d *wire.Decoder) {
 			d.Buffer()
 			d.Take(wire.StatSize)
 		case wire.OpCheck, wire.OpDelete:
-		default: // also where nothing is left
+		default: // this includes the end of the data
 			return
 		}
 	}
 }
 
-// passList reads a list of strings, which is never null.
+// passList reads a list of strings. The list must not be null.
 func passList(d *wire.Decoder) {
 	n := d.Int32()
 	d.Bad = d.Bad || n < 0
@@ -577,5 +579,5 @@ func passList(d *wire.Decoder) {
 	}
 }
 
-// passString reads a string, which is never null.
+// passString reads a string. The string must not be null.
 func passString(d *wire.Decoder) { d.Take(int(d.Int32())) }
