@@ -9,7 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Error codes of replies.
+// These are the error codes of replies.
 const (
 	CodeOK                      = 0
 	CodeRuntimeInconsistency    = -2
@@ -33,10 +33,10 @@ const (
 	CodeThrottled               = -127 // refused before it was executed
 )
 
-// CodeTooLong is sent by no server: the reader of frames puts it in place of an answer that is too long.
+// CodeTooLong is sent by no server. If an answer is too long, the reader of frames replaces it by an answer with this code.
 const CodeTooLong = -1000
 
-// Errors are the client library's errors, by code.
+// Errors has the errors of the client library. The key is the code.
 var Errors = map[int32]error{
 	CodeBadArguments:            zk.ErrBadArguments,
 	CodeNoNode:                  zk.ErrNoNode,
@@ -55,10 +55,11 @@ var Errors = map[int32]error{
 	-123:                        zk.ErrReconfigDisabled,
 }
 
-// A Code is the error for a code for which the client library has no error.
+// A Code is the error for a code to which no error of the client library belongs.
 type Code int32
 
-// codeTexts say what these codes mean, and what a client can do about them. The names are those of KeeperException in ZooKeeper 3.9.
+// The map codeTexts says what these codes mean, and what a client can do about them. The names are those of KeeperException in ZooKeeper
+// 3.9.
 var codeTexts = map[Code]string{
 	-1:                       "SystemError: the server failed",
 	CodeRuntimeInconsistency: "RuntimeInconsistency: another operation of the transaction was refused",
@@ -90,7 +91,7 @@ func (c Code) Error() string {
 	return fmt.Sprintf("zk: %s (%d)", text, int32(c))
 }
 
-// CodeError returns the error for a code: that of the client library, or otherwise a [Code].
+// CodeError returns the error for a code. If the client library has no error for the code, the result is a [Code].
 func CodeError(code int32) error {
 	if err, ok := Errors[code]; ok || code == CodeOK {
 		return err
@@ -98,8 +99,8 @@ func CodeError(code int32) error {
 	return Code(code)
 }
 
-// Refuses reports whether err is a server's answer about the request itself: repeating the request now would give the same answer. Other
-// errors are about the session, the connection, or the state of the server.
+// Refuses reports whether err is a server's answer about the request itself. Such a request would get the same answer if it was repeated
+// now. All other errors are about the session, the connection, or the state of the server.
 func Refuses(err error) bool {
 	for _, of := range []error{zk.ErrSessionExpired, zk.ErrSessionMoved, zk.ErrClosing, Code(CodeThrottled), Code(CodeOperationTimeout)} {
 		if errors.Is(err, of) {
@@ -118,8 +119,8 @@ func Refuses(err error) bool {
 	return false
 }
 
-// Named returns err with the name of its code if it ends in "unknown error: N", which is all that the client library says about a code
-// without an error. The result wraps err and that code.
+// Named returns err with the name of its code, if err ends in "unknown error: N". The client library says no more about a code for which it
+// has no error. The result wraps err and that code.
 func Named(err error) error {
 	if err == nil {
 		return nil

@@ -2,10 +2,10 @@ package wire
 
 import "encoding/binary"
 
-// A Decoder reads ZooKeeper's serialization (jute): big-endian integers, and strings, buffers and vectors behind a 32-bit count. Reading
-// past the end returns zero values and sets Bad; after that nothing is left.
+// A Decoder reads ZooKeeper's serialization (jute): big-endian integers, and strings, buffers and vectors after a 32-bit count. A read past
+// the end returns a zero value and sets Bad. After that, nothing is left to read.
 type Decoder struct {
-	Rest []byte // what has not been read
+	Rest []byte // the bytes that have not been read
 	Bad  bool
 }
 
@@ -39,7 +39,7 @@ func (d *Decoder) Int64() int64 {
 	return 0
 }
 
-// Buffer returns nil for the null buffer, whose length is -1.
+// Buffer reads a buffer. For the null buffer, whose length is -1, it returns nil.
 func (d *Decoder) Buffer() []byte {
 	n := d.Int32()
 	if n == -1 {
@@ -50,7 +50,8 @@ func (d *Decoder) Buffer() []byte {
 
 func (d *Decoder) String() string { return string(d.Buffer()) }
 
-// Count returns the length of a vector whose elements take at least size bytes each. As in Java, a negative length means no elements.
+// Count returns the length of a vector whose elements have at least size bytes each. As in Java, a negative length means that there are no
+// elements.
 func (d *Decoder) Count(size int) int {
 	n := int(d.Int32())
 	if n > len(d.Rest)/size {

@@ -2,7 +2,7 @@ package wire
 
 import "encoding/binary"
 
-// An Encoder is the bytes written so far.
+// An Encoder holds the bytes that were written so far.
 type Encoder []byte
 
 func (e *Encoder) Bool(v bool) {
@@ -16,7 +16,7 @@ func (e *Encoder) Bool(v bool) {
 func (e *Encoder) Int32(v int32) { *e = binary.BigEndian.AppendUint32(*e, uint32(v)) }
 func (e *Encoder) Int64(v int64) { *e = binary.BigEndian.AppendUint64(*e, uint64(v)) }
 
-// Buffer writes nil as the null buffer.
+// Buffer writes a buffer. It writes nil as the null buffer.
 func (e *Encoder) Buffer(b []byte) {
 	if b == nil {
 		e.Int32(-1)

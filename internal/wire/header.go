@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A RequestHeader begins every request but the handshake.
+// A RequestHeader begins every request except the handshake.
 type RequestHeader struct {
 	Xid int32
 	Op  int32
@@ -22,7 +22,7 @@ func (e *Encoder) RequestHeader(h RequestHeader) {
 	e.Int32(h.Op)
 }
 
-// A ReplyHeader begins every reply but that to the handshake, and every event. A reply with an error code has no body.
+// A ReplyHeader begins every event and every reply, except the reply to the handshake. A reply with an error code has no body.
 type ReplyHeader struct {
 	Xid  int32
 	Zxid int64
@@ -59,8 +59,8 @@ func (e *Encoder) Event(v Event) {
 	e.String(v.Path)
 }
 
-// SetWatches is the body of a request that sets several watches, for example those of a broken connection again. A watch fires at once if
-// its node has changed since Zxid, or does not exist.
+// SetWatches is the body of a request that sets several watches. For example, it restores the watches of a broken connection. If a node
+// does not exist, or has changed since Zxid, its watch fires at once.
 type SetWatches struct {
 	Zxid                  int64
 	Data, Exist, Children []string
@@ -77,13 +77,13 @@ func (e *Encoder) SetWatches(q SetWatches) {
 	e.Strings(q.Children)
 }
 
-// A RemoveWatches is the body of a request that ends the watches of a connection on a path.
+// RemoveWatches is the body of a request that ends the watches that a connection has on a path.
 type RemoveWatches struct {
 	Path string
-	Kind int32 // which of them
+	Kind int32 // the kind of watches to end
 }
 
-// AnyWatch is a kind of RemoveWatches: watches on data and on children.
+// AnyWatch is the kind of a RemoveWatches that ends the watches on data and on children.
 const AnyWatch = 3
 
 func (d *Decoder) RemoveWatches() RemoveWatches {
@@ -95,7 +95,8 @@ func (e *Encoder) RemoveWatches(q RemoveWatches) {
 	e.Int32(q.Kind)
 }
 
-// A MultiHeader comes before each operation and each result of a multi or a multiRead, and after the last one.
+// A MultiHeader precedes each operation and each result of a multi or a multiRead. One more MultiHeader follows the last operation or
+// result.
 type MultiHeader struct {
 	Op   int32
 	Done bool
@@ -105,7 +106,7 @@ type MultiHeader struct {
 // MultiHeaderSize is the length of a multi header.
 const MultiHeaderSize = 4 + 1 + 4
 
-// LastOfMulti is the header behind the last operation or result.
+// LastOfMulti is the header that follows the last operation or result.
 var LastOfMulti = MultiHeader{Op: -1, Done: true, Code: -1}
 
 func (d *Decoder) MultiHeader() MultiHeader {
@@ -118,11 +119,11 @@ func (e *Encoder) MultiHeader(h MultiHeader) {
 	e.Int32(h.Code)
 }
 
-// A ConnectRequest opens a connection.
+// A ConnectRequest is the first request on a connection.
 type ConnectRequest struct {
 	LastZxid int64 // the last transaction that the client has seen
 	Timeout  time.Duration
-	Session  int64 // zero to ask for a new one
+	Session  int64 // zero for a new session
 	Password []byte
 	ReadOnly bool // the client knows of read-only servers, and expects one byte more in the answer
 }
@@ -145,12 +146,12 @@ func (e *Encoder) ConnectRequest(q ConnectRequest) {
 	}
 }
 
-// A ConnectReply answers a ConnectRequest. Session zero means that the requested session has expired.
+// A ConnectReply is the answer to a ConnectRequest. If Session is zero, the requested session has expired.
 type ConnectReply struct {
 	Timeout  time.Duration // negotiated
 	Session  int64
 	Password []byte
-	ReadOnly bool // the client expects a byte more
+	ReadOnly bool // the client expects one more byte
 }
 
 func (d *Decoder) ConnectReply() ConnectReply {
@@ -172,8 +173,9 @@ func (e *Encoder) ConnectReply(r ConnectReply) {
 
 func (d *Decoder) millis() time.Duration { return time.Duration(d.Int32()) * time.Millisecond }
 
-// About returns the path that a request is about, "" if it has none. For a multi or a multiRead it is the path of the first operation,
-// whose type is first; for setWatches it is the first path. d starts behind the header.
+// About returns the path to which a request belongs, or "" if it has none. For a multi or a multiRead it returns the path of the first
+// operation, and in first the type of that operation. For setWatches it returns the first path. The decoder d is positioned after the
+// header.
 func About(op int32, d Decoder) (path, first string) {
 	switch op {
 	case OpMulti, OpMultiRead:

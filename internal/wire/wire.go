@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// Types of requests, and two that are no request types: OpConnect is for the handshake, which has no header, and OpEvent for a watch
+// These are the types of requests, and two other types: OpConnect stands for the handshake, which has no header, and OpEvent for a watch
 // event. OpError is the type of a failed result in the reply to a multi.
 const (
 	OpEvent           = 0
@@ -55,7 +55,7 @@ func OpName(op int32) string {
 	return fmt.Sprintf("op %d", op)
 }
 
-// These are the xids of frames from the server that answer no numbered request.
+// These are the xids of frames that do not answer a numbered request.
 const (
 	XidEvent = -1
 	XidPing  = -2
@@ -69,15 +69,15 @@ const (
 	PasswordLen = 16
 )
 
-// TooLong is the error of a frame that announces more bytes than its reader accepts; its value is that number.
+// TooLong is the error of a frame that announces more bytes than its reader accepts. Its value is the announced number of bytes.
 type TooLong uint32
 
 func (n TooLong) Error() string {
 	return fmt.Sprintf("frame of %d bytes announced: not ZooKeeper's protocol?", uint32(n))
 }
 
-// ReadFrame reads the next frame, length included, into buf or, if that is too short, into a new one. A frame that
-// announces more than limit bytes is a [TooLong]: a peer that speaks another protocol announces over half a gigabyte.
+// ReadFrame reads the next frame with its length. It uses buf if buf is large enough, and otherwise a new buffer. If a frame announces more
+// than limit bytes, the error is a [TooLong]. A peer that speaks another protocol announces over half a gigabyte.
 func ReadFrame(r io.Reader, buf []byte, limit int) ([]byte, error) {
 	length := slices.Grow(buf[:0], lengthSize)[:lengthSize]
 	if _, err := io.ReadFull(r, length); err != nil {
@@ -104,7 +104,7 @@ func Frame(body []byte) []byte {
 	return e
 }
 
-// EndFrame writes the length into the space that was reserved at the start of a frame.
+// EndFrame writes the length of a frame that starts at begin. The caller has reserved the space for the length.
 func (e Encoder) EndFrame(begin int) {
 	binary.BigEndian.PutUint32(e[begin:], uint32(len(e)-begin-lengthSize))
 }

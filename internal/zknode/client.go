@@ -18,21 +18,20 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode/internal/link"
 )
 
-// A Client is the connection of this process to ZooKeeper: the session, its lease, and
-// the reaper of what is left over. Use one per process and ensemble; it is safe for
-// concurrent use.
+// A Client is the connection of this process to ZooKeeper. It has the session, its lease, and the reaper, which deletes leftover nodes. Use
+// one Client per process and ensemble. Its methods may be called concurrently.
 type Client struct {
 	options options
-	chroot  string      // which all paths are below, "" for none
-	content second.Head // of lock nodes: what they say of this process
+	chroot  string      // all paths are below this path; "" if there is none
+	content second.Head // the content of lock nodes, which describes this process
 	link    *link.Link
-	flush   func() // has the logger write what was logged so far
+	flush   func() // makes the logger write what was logged so far
 
-	plain     atomic.Bool // the server knows no containers (before 3.5)
+	plain     atomic.Bool // the server does not support containers (before 3.5)
 	reaper    reaper
-	abandoned sync.Map // of each path the last attempt that goes on without its caller, as a channel that is closed when it has ended
+	abandoned sync.Map // for each path, the last attempt that continues without its caller: a channel that is closed at its end
 	renewals  renewals
-	refusals  notice.Refusals // of acquisitions, while there is a session
+	refusals  notice.Refusals // of acquisitions that were refused while there was a session
 
 	closing sync.Once
 }
@@ -54,12 +53,12 @@ func newClient(o options) *Client {
 	return c
 }
 
-// log returns the log for events of its locks.
+// The method log returns the log for events of the locks of this client.
 func (c *Client) log() notice.Log { return notice.Log{Logger: c.options.Logger, Package: "zklock"} }
 
-// Close ends the session: every lock of the client is lost, its nodes disappear from the server, and waiters get [ErrClosed]. While the
-// server cannot be reached the nodes stay until the session times out there. Close returns within a few seconds and leaves no goroutine,
-// except one that a logger blocks; for a client made by [Attach], see there. Close may be called more than once and returns nil.
+// Close ends the session. Every lock of the client is lost, its nodes disappear from the server, and waiters get [ErrClosed]. While the
+// server cannot be reached, the nodes stay until the session times out there. Close returns within a few seconds, and leaves no goroutine
+// except one that a logger blocks. For a client made by [Attach], see there. Close may be called more than once, and returns nil.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.link.End()
@@ -77,8 +76,8 @@ func (c *Client) LeaseMargin() time.Duration { return c.link.Margin(c.link.Timeo
 // only while a goroutine waits for a lock or holds one.
 func (c *Client) Done() <-chan struct{} { return c.link.Context().Done() }
 
-// Err returns nil while the client is connected, and otherwise why it is not: [ErrClosed], or an error that wraps [zk.ErrNoServer] and the
-// last failure to connect. Held locks are then suspended, and not lost, until their lease ends.
+// Err returns nil while the client is connected. Otherwise it returns [ErrClosed], or an error that wraps [zk.ErrNoServer] and the last
+// failure to connect. Until their lease ends, held locks are then suspended, and not lost.
 func (c *Client) Err() error { return c.link.Err() }
 
 // Dial connects to the ensemble of connect, "host:port,host:port/path", and blocks until it has a session or ctx ends; zklock.Dial
@@ -87,8 +86,8 @@ func (c *Client) Err() error { return c.link.Err() }
 // The client reconnects by itself and opens a new session after one has expired. It resolves names whenever it connects, and tries all
 // addresses of a name; if that fails or takes longer than a second, it tries the addresses that it found before.
 //
-// After an error nothing is left, with two exceptions when ctx ends while no server answers: the look-up of a name may last for its 3 s,
-// and a goroutine waits for up to a second for a server that stopped answering after the handshake.
+// After an error nothing has to be closed. There are two exceptions when ctx ends while no server answers. The look-up of a name may
+// continue for up to 3 s, and a goroutine waits for up to a second for a server that stopped answering after the handshake.
 func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	servers, chroot, wrong := parseConnect(connect)
@@ -103,8 +102,8 @@ func Dial(ctx context.Context, connect string, opts ...Option) (*Client, error) 
 	return c, nil
 }
 
-// dial connects the client to one of the servers, presents the credentials, and waits for a session. A lazy start does that in the
-// background. After an error nothing is left.
+// dial connects the client to one of the servers, presents the credentials, and waits for a session. With a lazy start, this happens in the
+// background. After an error nothing has to be closed.
 func (c *Client) dial(ctx context.Context, servers []string) error {
 	err := c.link.Dial(ctx, servers)
 	if err != nil {
@@ -120,7 +119,7 @@ func (c *Client) dial(ctx context.Context, servers []string) error {
 	return err
 }
 
-// closeUntil closes the client, but does not wait much longer than ctx for the answer of the server.
+// closeUntil closes the client. When ctx ends, it stops waiting for the answer of the server after a tenth of a second.
 func (c *Client) closeUntil(ctx context.Context) {
 	closing, leave := context.WithCancel(context.Background())
 	defer leave()
@@ -128,19 +127,21 @@ func (c *Client) closeUntil(ctx context.Context) {
 	link.WaitFor(closing, func() { c.Close() })
 }
 
-// Attach returns a client over the program's own connection. It is weaker than [Dial]: a lock counts as lost when the session has changed
-// or its node was deleted, but there is no lease. While the server is unreachable, the holder is therefore not notified that it may have
-// lost the lock. [Node.Lost] is late by up to one read of the node. The library's problems with hung and with broken servers remain.
-// [WithSessionTimeout] should repeat the timeout of conn; options about dialing are ignored.
+// Attach returns a client over a connection that the program has made. It is weaker than [Dial]. A lock counts as lost when the session has
+// changed or its node was deleted, but there is no lease. Therefore, while the server is unreachable, the holder is not notified that it
+// may have lost the lock. [Node.Lost] is late by up to one read of the node. The library's problems with servers that hang or are broken
+// remain. [WithSessionTimeout] should repeat the timeout of conn. Options about dialing are ignored.
 //
-// The library returns from a request only with the answer, so requests that need an order are sent one after the other. An acquisition
-// takes two round trips, and on a missing path three more and one for each node of the path.
+// A request of the library returns only when the answer has come. Therefore requests that need an order are sent one after the other. An
+// acquisition takes two round trips. If the path is missing, it takes three more, and one for each node of the path.
 //
-// When conn is closed, the client closes a tenth of a second later while a goroutine waits for a lock or holds one, and otherwise as soon
-// as one does: the library does not report the close, and the client has to ask it. Nothing is sent for that.
+// The library does not report that conn was closed, so the client has to ask the library. While a goroutine waits for a lock or holds one,
+// the client closes a tenth of a second after conn. Otherwise it closes as soon as a goroutine waits for a lock or holds one. Asking sends
+// no request.
 //
-// Close closes the client, not the connection. Release locks before, because otherwise their nodes stay as long as the session of conn.
-// Calls that a server does not answer end with their connection, and so do their goroutines. Close does not wait for these.
+// Close closes the client, but not the connection. Release all locks before that, because otherwise their nodes stay as long as the session
+// of conn. A call that a server does not answer ends with its connection, and its goroutine ends with the call. Close does not wait for
+// these calls.
 func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -151,7 +152,8 @@ func Attach(conn *zk.Conn, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// explain adds to the end of a wait why that took so long: there is no connection, or the last request failed.
+// explain adds a reason to cause, the reason for the end of a wait. The wait took so long because there is no connection, or because the
+// last request failed.
 func (c *Client) explain(cause, failed error) error {
 	if failed != nil && c.Err() == nil && !errors.Is(cause, failed) {
 		return fmt.Errorf("%w: %w", cause, failed)
@@ -159,7 +161,7 @@ func (c *Client) explain(cause, failed error) error {
 	return c.link.Explain(cause)
 }
 
-// ask repeats a question until there is an answer, or ctx or the client ends.
+// ask calls question until there is an answer, or until ctx or the client ends.
 func ask[T any](ctx context.Context, c *Client, what string, question func() (T, error)) (T, error) {
 	ctx, cancel := c.link.Scope(ctx)
 	defer cancel()
@@ -170,7 +172,7 @@ func ask[T any](ctx context.Context, c *Client, what string, question func() (T,
 	return answer, nil
 }
 
-// insist repeats a question as long as another try may help, or until ctx ends. If ctx ends, it does not wait for the try under way.
+// insist calls question as long as another try may help, or until ctx ends. When ctx ends, it does not wait for the present try.
 func insist[T any](ctx context.Context, c *Client, question func() (T, error)) (value T, err error) {
 	for pace := retry.New(); ; {
 		if _, err := c.link.AwaitSession(ctx); err != nil {

@@ -18,13 +18,13 @@ import (
 var (
 	// errAgain means that nothing was changed, and that another try may succeed.
 	errAgain = errors.New("the queue has changed")
-	// errNobody means that no reader is right behind.
+	// errNobody means that the contender directly behind is no reader, or that there is none.
 	errNobody = errors.New("no reader right behind")
 )
 
-// Share replaces the node of a writer by that of a reader with the same number, in one transaction, as soon as the contender right behind
-// it reads. If the contender right behind does not read, the transaction cannot succeed. A contender behind one of our writers, with no
-// reader in between, therefore need not look for a reader when the writer goes.
+// Share replaces the node of a writer by the node of a reader with the same number, in one transaction. It does so as soon as the contender
+// directly behind reads. If the contender directly behind does not read, the transaction cannot succeed. If no reader is directly behind
+// one of our writers, the contenders behind it therefore need not look for a new reader when the writer is deleted.
 func (g grant) Share(ctx context.Context) error {
 	err := g.share(ctx)
 	if err == nil {
@@ -54,7 +54,7 @@ func (g grant) share(ctx context.Context) error {
 	if wanted.Err() == nil {
 		return err
 	}
-	_, unpin := g.pin() // from here on the outcome is known, and nothing else is sent
+	_, unpin := g.pin() // the outcome is known after this, and no further request is sent
 	unpin()
 	if g.Shared() {
 		return nil
@@ -62,7 +62,7 @@ func (g grant) share(ctx context.Context) error {
 	return cmp.Or(g.Err(), err)
 }
 
-// downgrade tries each time the queue has changed.
+// downgrade tries again each time the queue has changed.
 func (n *Node) downgrade(wanted context.Context) (err error) {
 	n.follow(wanted, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
 		err = n.tryDowngrade(wanted, w)
@@ -77,7 +77,7 @@ func (n *Node) downgrade(wanted context.Context) (err error) {
 	return nil
 }
 
-// tryDowngrade reads the queue once, and downgrades the node if a reader is right behind.
+// tryDowngrade reads the queue once. If a reader is directly behind, it downgrades the node.
 func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	children, err := n.lock.client.link.WatchQueue(n.scope(), n.lock.path, w)
 	if err != nil {
@@ -96,20 +96,20 @@ func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	return n.replace(wanted, s.reader)
 }
 
-// replace replaces the znodes of the node by those of a reader, provided that the node behind exists. replace returns nil once that is
-// done, and an error if nothing was changed, or if the outcome is unknown.
+// replace replaces the znodes of the node by those of a reader, provided that the node behind still exists. If that was done, replace
+// returns nil. It returns an error if nothing was changed, or if the outcome is unknown.
 func (n *Node) replace(wanted context.Context, behind string) error {
 	c := n.lock.client
 	if err := n.names.Acquire(wanted, allNames); err != nil {
 		return context.Cause(wanted)
 	}
 	defer n.names.Release(allNames)
-	if wanted.Err() != nil { // checked while this has the names: a caller that leaves waits for them
+	if wanted.Err() != nil { // checked after the names are locked, because a caller that leaves waits for them
 		return context.Cause(wanted)
 	}
 	r := n.newReader()
 	n.next.Store(r)
-	if err := n.Err(); err != nil || n.reaped.Load() { // checked after next is set: code that gives the node up then finds next
+	if err := n.Err(); err != nil || n.reaped.Load() { // checked after next is set, so that code that gives the node up finds next
 		n.next.Store(nil)
 		return cmp.Or(err, errAgain)
 	}
@@ -118,7 +118,7 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 	if classify(err) == unknown {
 		found, err := insist(n.scope(), c, func() ([]string, error) { return find(c.link, n.lock.path, r.znodes.names()...) })
 		if err != nil {
-			return err // and next stays: the reaper takes both
+			return err // next keeps its value, and the reaper gets both forms
 		}
 		changed = len(found) > 0
 	}
@@ -126,21 +126,21 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 	if changed {
 		return nil
 	}
-	if errors.Is(err, zk.ErrBadVersion) { // a client has written to it: maybe a request for the lock, which must not be lost
+	if errors.Is(err, zk.ErrBadVersion) { // a client has written to the znode; this may be a request for the lock, which must not get lost
 		n.look(n.znodes)
 		err = errAgain
 	}
 	return zkqueue.Lacking("CREATE or DELETE", n.lock.path, err)
 }
 
-// exchange are the operations that replace the znodes of the node by those of r.
+// exchange returns the operations that replace the znodes of the node by those of r.
 func (n *Node) exchange(r *form) (ops []any) {
-	for _, z := range n.znodes { // with the version, so that they fail if a client has written to the znode since
+	for _, z := range n.znodes { // the operations have the version, so that they fail if a client has written to the znode
 		ops = append(ops, &zk.DeleteRequest{Path: z.path, Version: z.version.Load()})
 	}
 	for i, z := range r.znodes {
 		data := n.lock.contentOf(i)
-		if i == 0 && n.revoked.IsSet() { // the reader is asked for the lock as the writer was
+		if i == 0 && n.revoked.IsSet() { // the request to the writer is passed on to the reader
 			data = []byte(zkqueue.Request)
 		}
 		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: data, Acl: n.lock.acl, Flags: zk.FlagEphemeral})
@@ -159,7 +159,7 @@ func (n *Node) become(r *form, changed bool) {
 		switch {
 		case changed:
 			l.Events.Ignore(z.path, &z.watcher)
-		case r.missed.Load(): // an event about it was put off
+		case r.missed.Load(): // an event about the znode was postponed
 			n.changed(z)
 		}
 	}
@@ -171,7 +171,7 @@ func (n *Node) become(r *form, changed bool) {
 	}
 }
 
-// newReader returns the form of the node as a reader: with the same ids and numbers.
+// newReader returns the form of the node as a reader. It has the same ids and numbers.
 func (n *Node) newReader() *form {
 	paths := n.znodes.paths()
 	for i, path := range paths {

@@ -10,47 +10,45 @@ import (
 )
 
 var (
-	// ErrSequenceExhausted says that the sequence numbers of a lock path are (all but)
-	// used up. They count all creations under the path in 31 bits, and from ZooKeeper
-	// 3.6 on they stick at the last one, so that two nodes would both be first. Nothing
-	// but a new parent node resets them, which the package sees to where it can; see
-	// there, under Sequence overflow. Else delete the path once it is empty, or use another
-	// one. A single child with a negative number or our own has the same effect; the
-	// error names it, and if it is a stray one, deleting it helps.
+	// ErrSequenceExhausted says that the sequence numbers of a lock path are used up, or nearly used up. They count all creations below the
+	// path in 31 bits. From ZooKeeper 3.6 on, they stay at the last number, and two nodes would then both be first. Only a new parent node
+	// resets them. Package zknode creates a new parent if it can; see Sequence overflow in the documentation of package zklock. Otherwise
+	// delete the path once it is empty, or use another path. A single child with a negative number, or with our own number, has the same
+	// effect. The error names such a child. If it is a stray child, delete it.
 	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")
 
-	// ErrQuotaExceeded says that a quota of the lock path, or of a node above it, leaves no room for a lock node. It is
-	// final for that call. Raise the quota (setquota in zkCli.sh), or delete children that are not needed.
+	// ErrQuotaExceeded says that a quota of the lock path, or of a node above it, permits no lock node. The call is not retried. Raise the
+	// quota (setquota in zkCli.sh), or delete children that are not needed.
 	ErrQuotaExceeded error = wire.Code(wire.CodeQuotaExceeded)
 
-	// ErrAnswerTooLong says that an answer, in practice a list of children, is longer than the 32 MiB that a client reads. The
-	// connection stays. It is final for that call: delete children, or use another path.
+	// ErrAnswerTooLong says that an answer, in practice a list of children, is longer than the 32 MiB that a client reads. The connection
+	// stays open. The call is not retried: delete children, or use another path.
 	ErrAnswerTooLong error = wire.Code(wire.CodeTooLong)
 )
 
-// errNotOurs says that this package may not delete a parent.
+// errNotOurs says that this package may not delete a parent, because it did not create that parent.
 var errNotOurs = errors.New("not ours to delete")
 
-// An outcome is what an error of the ZooKeeper client says about the request.
+// An outcome says what is known about a request from the error of the ZooKeeper client.
 type outcome int
 
 const (
-	done      outcome = iota // answered with success
-	missing                  // answered: the node (or the parent) does not exist
-	refused                  // not applied, worth another try
-	permanent                // not applied, and never will be as things stand
-	unknown                  // may have been applied: the answer was lost
+	done      outcome = iota // the request succeeded
+	missing                  // the server answered that the node or its parent does not exist
+	refused                  // the request was not applied, and may succeed later
+	permanent                // the request was not applied, and a retry would fail again
+	unknown                  // the request may have been applied, because its answer was lost
 )
 
-// classify determines from err whether a request was executed. Every error that is not known to be harmless is unknown.
+// classify determines from err whether a request was executed. If an error is not known, the outcome is unknown.
 func classify(err error) outcome {
 	switch {
 	case err == nil:
 		return done
 	case errors.Is(err, zk.ErrNoNode):
 		return missing
-	case errors.Is(err, zk.ErrNoServer), // only requests that were never written get it
-		errors.Is(err, zk.ErrSessionExpired): // the server checks the session before it applies
+	case errors.Is(err, zk.ErrNoServer), // an error of requests that were never sent
+		errors.Is(err, zk.ErrSessionExpired): // the server checks the session before it applies a request
 		return refused
 	case errors.Is(err, second.ErrClosed), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed),
 		errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, zk.ErrBadArguments),
@@ -69,5 +67,5 @@ func classify(err error) outcome {
 	return unknown
 }
 
-// errGone says that a node was lost while it queued: start again at the tail.
+// errGone says that a node was lost while it queued. The attempt has to start again at the tail of the queue.
 var errGone = errors.New("lock node lost while queueing")

@@ -15,25 +15,24 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes effect only while this node exists: an exact
-// fence for data in the same ensemble. Multi returns the results of ops.
-//
-// Nothing was changed if the error wraps [ErrLost] or [ErrReleased], or is that of one of the operations, or if ctx had ended before. If
-// the answer is lost, or ctx ends first, the error wraps [ErrUnknown] and the cause: the operations may then still take effect, but never
-// after another process was granted the lock.
+// Multi runs ZooKeeper operations (as in [zk.Conn.Multi]) in one transaction that takes effect only while this node exists. This is an
+// exact fence for data in the same ensemble. Multi returns the results of ops.
+// Nothing was changed if the error wraps [ErrLost] or [ErrReleased], if it is the error of one of the operations, or if ctx had ended
+// before the call. If the answer is lost, or ctx ends first, the error wraps [ErrUnknown] and the cause. The operations may then still take
+// effect, but never after another process was granted the lock.
 func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return grant{n}.MultiIf(ctx, n.Err, ops...)
 }
 
-// MultiIf is [Node.Multi] for a user that may lose the right to the node before the node goes. MultiIf sends nothing if check, which
-// should include [Node.Err], returns an error. A write is counted before check is called. If other code first makes check fail and then
-// finds the node idle, it may hand the node off: no write of the former user takes effect any more.
+// MultiIf is like [Node.Multi], for a user that may lose the right to the node before the node is deleted. The function check should
+// include [Node.Err]. If check returns an error, MultiIf sends nothing. A write is counted before check is called. Therefore other code may
+// first make check fail, then find the node idle, and hand the node off: no write of the former user takes effect after that.
 func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) (results []zk.MultiResponse, err error) {
 	return g.MultiUnder(ctx, second.Guard{Path: g.Path(), Grants: []second.Grant{g}, Check: check}, ops...)
 }
 
-// MultiUnder is [grant.MultiIf] under several nodes, this one the first of them. No node counts as idle until the write cannot take
-// effect any more.
+// MultiUnder is like [grant.MultiIf], but takes effect only while all nodes of locks exist. This node is the first of them. No node counts
+// as idle until the write can no longer take effect.
 func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (results []zk.MultiResponse, err error) {
 	l := g.lock.client.link
 	nodes, err := g.together(locks.Grants)
@@ -46,7 +45,7 @@ func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (
 	if err == nil {
 		results, err = second.Do(ctx, l.Spawn, func() ([]zk.MultiResponse, error) {
 			for _, n := range nodes {
-				n.writing.Add(1) // before check is called again
+				n.writing.Add(1) // counted before check is called again
 				defer n.writing.Add(-1)
 			}
 			return g.lock.client.write(nodes, locks.Check, ops)
@@ -58,7 +57,7 @@ func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (
 	return results, nil
 }
 
-// together returns the nodes of grants, unless some are out of reach of a transaction of this client.
+// together returns the nodes of the given grants. If one transaction of this client cannot check all of them, it returns an error.
 func (g grant) together(all []second.Grant) (nodes []*Node, err error) {
 	for _, one := range all {
 		other, ok := one.(grant)
@@ -73,16 +72,16 @@ func (g grant) together(all []second.Grant) (nodes []*Node, err error) {
 	return nodes, nil
 }
 
-// write sends operations behind a check of the nodes. A node may have been downgraded since check was called. Its user then has to be a
-// reader, and check is called again.
+// write sends the operations in a transaction that also checks the nodes. A node may have been downgraded since check was called. In that
+// case its user has to be a reader, and check is called again.
 func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.MultiResponse, error) {
 	var all []any
 	var guards znodes
-	var of []*Node // whose znode each of them is
+	var of []*Node // for each znode in guards, the node to which it belongs
 	for _, n := range nodes {
 		own, unpin := n.pin()
 		defer unpin()
-		if own == nil { // lost or given up
+		if own == nil { // the node was lost or given up
 			return nil, cmp.Or(check(), n.Err(), second.ErrLost)
 		}
 		all, guards, of = append(all, own.checks()...), append(guards, own...), append(of, slices.Repeat([]*Node{n}, len(own))...)
@@ -117,8 +116,8 @@ func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.Multi
 	return results, nil
 }
 
-// below returns operations with the chroot before their paths. It refuses the operations that the library would refuse, before anything is
-// sent.
+// below returns operations whose paths begin with the chroot. If the library would refuse an operation, below returns an error before
+// anything is sent.
 func (c *Client) below(ops []any) ([]any, error) {
 	all := make([]any, len(ops))
 	for i, op := range ops {
@@ -137,7 +136,7 @@ func (c *Client) below(ops []any) ([]any, error) {
 		whole := path.String()
 		below := c.absolute(whole)
 		if q, ok := op.(*zk.CreateRequest); ok && whole == "/" && q.Flags&zk.FlagSequence != 0 && c.chroot != "" {
-			below += "/" // and its number
+			below += "/" // the sequence number of the node follows the slash
 		}
 		path.SetString(below)
 		all[i] = sent.Interface()
@@ -145,8 +144,8 @@ func (c *Client) below(ops []any) ([]any, error) {
 	return all, nil
 }
 
-// absolute returns a path as the server knows it. A path that does not begin with a slash stays as it is, and the server refuses it. With
-// the chroot in front it would be the path of another node.
+// absolute returns a path with the chroot, as the server knows it. A path that does not begin with a slash is returned unchanged, and the
+// server refuses it. With the chroot before it, it would be the path of another node.
 func (c *Client) absolute(path string) string {
 	switch {
 	case path == "/":

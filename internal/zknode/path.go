@@ -16,9 +16,9 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// ways are the variants of a transaction about nodes below the path: as it is, with the path created first, with the node above it, too,
-// and so on. At most one of them succeeds. A container of ours therefore always starts with a child; the server would never remove a
-// container that had none.
+// The method ways returns the variants of a transaction about nodes below the path. The first variant is the transaction itself. The second
+// one first creates the path, the third one also creates the node above the path, and so on. At most one variant succeeds. A container that
+// this package creates therefore always gets a child at once. The server would never remove a container that had no child.
 func (a *attempt) ways(ops link.Transaction) []link.Request {
 	ways := []link.Request{ops}
 	for path := a.lock.path; a.orphan && path != ""; path = parentOf(path) {
@@ -32,9 +32,9 @@ func (a *attempt) ways(ops link.Transaction) []link.Request {
 	return ways
 }
 
-// taken returns the answer to the way that succeeded, or may have, and otherwise why none did: the ways before it find a parent missing,
-// and the ways behind it find one that exists. If two ways succeeded, an operator has removed the path between them, and the nodes of the
-// first.
+// The method taken returns the answer to the variant that succeeded or may have succeeded. If none did, it returns the reason: the earlier
+// variants find a parent missing, and the later ones find a parent that exists already. Two variants succeed only if an operator removes
+// the path between them. The nodes of the first variant are then removed, too.
 func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	for _, sought := range []outcome{done, unknown} {
 		for _, answer := range slices.Backward(answers) {
@@ -47,15 +47,15 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	answer := answers[i]
 	q, _ := answer.Refused.(*zk.CreateRequest)
 	switch {
-	case i > 0 && errors.Is(answer.Err, zk.ErrBadArguments): // as servers before 3.5 answer to a container
+	case i > 0 && errors.Is(answer.Err, zk.ErrBadArguments): // servers before 3.5 answer in this way to the creation of a container
 		a.client.plain.Store(true)
 		answer.Err = zk.ErrNoNode
 	case q == nil || q.Flags&zk.FlagSequence != 0:
 		answer.Err = zkqueue.Lacking(permission, a.lock.path, answer.Err)
-		if errors.Is(answer.Err, zk.ErrNodeExists) { // only if the counter of the parent is stuck
+		if errors.Is(answer.Err, zk.ErrNodeExists) { // happens only when the counter of the parent cannot grow any more
 			answer.Err = fmt.Errorf("%w: %w", ErrSequenceExhausted, answer.Err)
 		}
-	case errors.Is(answer.Err, zk.ErrNodeExists): // another client was faster
+	case errors.Is(answer.Err, zk.ErrNodeExists): // another client has created the node first
 		answer.Err = zk.ErrNoNode
 	default:
 		answer.Err = fmt.Errorf("create parent %s: %w", q.Path, zkqueue.Lacking("CREATE", cmp.Or(parentOf(q.Path), "/"), answer.Err))
@@ -63,13 +63,13 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	return answer
 }
 
-// Only a new parent resets the numbers of a queue, and only an empty one can be deleted. From [zkqueue.RenewFrom] on, which is half of the
-// range, a process that has had the lock therefore stays out of the queue until the path is new. Each contender gets the lock once more,
-// the queue drains, and the first process that sees it empty deletes the path. If that fails, all queue as before until the next multiple
-// of renewStep, at which they try again together.
+// Sequence numbers start again only with a new parent, and only an empty parent can be deleted. Therefore, from [zkqueue.RenewFrom] on
+// (half of the range), a process that has had the lock stays out of the queue until the path is new. Each contender gets the lock once
+// more, the queue drains, and the first process that sees it empty deletes the path. If that fails, all processes queue as before. At the
+// next multiple of renewStep they try again together.
 const renewStep = 1 << 20
 
-// overflows reports whether the path of the node should be created anew.
+// overflows reports whether the path of the node should be deleted and created again.
 func (n *Node) overflows() bool {
 	r := &n.lock.client.renewals
 	r.mu.Lock()
@@ -77,25 +77,25 @@ func (n *Node) overflows() bool {
 	return n.number() >= max(zkqueue.RenewFrom, r.failed[n.lock.path])
 }
 
-// number is the sequence number of the node.
+// The method number returns the sequence number of the node.
 func (n *Node) number() int32 {
-	_, number, _ := zkqueue.ParseName(n.path()) // it parses the end of the path
+	_, number, _ := zkqueue.ParseName(n.path()) // ParseName looks only at the end of the path
 	return number
 }
 
-// stepAside is called when a node that had the lock is given up. stepAside reports whether its process stays out of the queue for a
-// while.
+// stepAside is called when a node that had the lock is given up. If its process has to stay out of the queue for a while, stepAside returns
+// true.
 func (n *Node) stepAside() bool { return n.overflows() && n.renew() }
 
-// renewals are the lock paths that a client waits to see new. While a renewal is in progress this client does not queue there. It ends when
-// the path is new, when it cannot be deleted, and after a session timeout.
+// The type renewals has the lock paths for whose renewal a client waits. While a renewal of a path is in progress, this client does not
+// queue there. The renewal ends when the path is new, when it cannot be deleted, or after a session timeout.
 type renewals struct {
 	mu       sync.Mutex                 // guards the fields below
-	underWay map[string]context.Context // ends when it does
-	failed   map[string]int32           // number from which to try again, of paths that could not be deleted
+	underWay map[string]context.Context // each context ends with the renewal
+	failed   map[string]int32           // for each path that could not be deleted, the sequence number at which to try again
 }
 
-// renew starts the renewal of the path of a node with such a number, unless one is in progress. renew reports false on a closed client.
+// renew starts the renewal of the path of the node, unless one is in progress. On a closed client, renew returns false.
 func (n *Node) renew() bool {
 	r, l, path := &n.lock.client.renewals, n.lock.client.link, n.lock.path
 	r.mu.Lock()
@@ -106,7 +106,7 @@ func (n *Node) renew() bool {
 	ctx, cancel := context.WithTimeout(l.Context(), n.session.Negotiated())
 	if !l.Spawn(func() {
 		n.renewed(n.drain(ctx))
-		cancel() // after the entry is removed, so that goroutines that waited do not find it
+		cancel() // called after the entry is removed, so that goroutines that waited do not find the entry
 	}) {
 		cancel()
 		return false
@@ -124,14 +124,14 @@ func (c *Client) awaitRenewal(ctx context.Context, path string) error {
 		return nil
 	}
 	select {
-	case <-underWay.Done(): // the goroutine may take longer, in a call without an answer
-		return context.Cause(c.link.Context()) // the end of the client also ends the renewal
+	case <-underWay.Done(): // the goroutine of the renewal may take longer if a call has no answer
+		return context.Cause(c.link.Context()) // the renewal also ends when the client ends
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// renewed is called after a renewal, with the error if it failed.
+// The method renewed is called after a renewal. If the renewal failed, err says why.
 func (n *Node) renewed(err error) {
 	c, path := n.lock.client, n.lock.path
 	r := &c.renewals
@@ -150,7 +150,7 @@ func (n *Node) renewed(err error) {
 	}
 }
 
-// drain waits for the queue to be empty and deletes the path. drain returns nil once the path is new.
+// drain waits until the queue is empty, and deletes the path. It returns nil once the path is new.
 func (n *Node) drain(ctx context.Context) (err error) {
 	n.follow(ctx, new(mutexbool.Bool), func(w *link.Watcher) (again time.Duration, enough bool) {
 		if _, err = n.lock.client.link.AwaitSession(ctx); err != nil {
@@ -169,16 +169,16 @@ func (n *Node) drain(ctx context.Context) (err error) {
 	return err
 }
 
-// deletePath deletes the path if possible. deletePath returns zk.ErrNoNode or nil if the path is gone or a new one, and zk.ErrNotEmpty if
-// there are contenders that will probably go.
+// deletePath deletes the path if that is possible. If the path is deleted or a new one, deletePath returns zk.ErrNoNode or nil. If there
+// are contenders that will probably leave, it returns zk.ErrNotEmpty.
 func (n *Node) deletePath(w *link.Watcher) error {
 	c, path := n.lock.client, n.lock.path
-	// Not the context of the wait: at its end the answer shows why the path could not be deleted.
+	// The context of the wait is not used here: when it ends, the answer still has to show why the path could not be deleted.
 	children, err := c.link.WatchQueue(context.Background(), path, w)
 	if err != nil {
 		return err
 	}
-	if _, err := c.link.Conn.Sync(path); err != nil { // of a server that lags
+	if _, err := c.link.Conn.Sync(path); err != nil { // the server may lag behind
 		return err
 	}
 	data, stat, err := c.link.Conn.Get(path)
@@ -187,12 +187,12 @@ func (n *Node) deletePath(w *link.Watcher) error {
 	}
 	_, others := zkqueue.Parse(children)
 	switch {
-	case stat.Czxid > n.token: // it could not go before the node, so it came later
+	case stat.Czxid > n.token: // the path was created after the node, so it is a new one
 		return nil
 	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
 		return fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
 	case stat.NumChildren == 0:
-		return c.link.Conn.Delete(path, 0) // if its data was never set: a plain node may have just taken its place
+		return c.link.Conn.Delete(path, 0) // version 0 means that the data was never set: a plain node may have just replaced the container
 	case len(others) > 0:
 		return fmt.Errorf("%w: %q is no lock node", errNotOurs, others[0])
 	}

@@ -11,20 +11,20 @@ import (
 
 // A standing is the place of a node in its queue.
 type standing struct {
-	reads   bool      // the node shares the lock with readers, and counts only contenders that do not read
-	ahead   int       // contenders before ours that it waits for, a pair counting once; 0 for the holder
-	nearest [2]string // the last two of them, the predecessor first; of a pair the second name; "" where there is none
-	behind  int       // contenders after ours that wait for it
-	reader  string    // the contender right behind, if it reads and ours does not; else ""
-	foreign int       // children that are no contenders; they are ignored
+	reads   bool      // our node reads; it then shares the lock with other readers, and waits only for contenders that do not read
+	ahead   int       // the number of contenders for which our node waits; a pair counts once; 0 for the holder
+	nearest [2]string // the names of the last two of these contenders, the nearer one first; for a pair the second name; "" if there is none
+	behind  int       // the number of contenders that wait for our node
+	reader  string    // the contender directly behind, if it reads and our node does not; otherwise ""
+	foreign int       // the number of children that are no contenders; they are ignored
 }
 
-// stand is the queue rule: the contender with the lowest sequence number is the holder, and every other one watches the two right ahead of
-// it. A reader waits for, and watches, only contenders that do not read. Our own contender has one name or two, created in one transaction;
-// then the first one counts.
+// stand applies the queue rule. The contender with the lowest sequence number is the holder, and every other contender watches the two
+// contenders directly ahead of it. A reader waits for contenders that do not read, and watches only those. Our contender has one name, or
+// two names that one transaction created. If it has two, the first name counts.
 //
-// A queue whose order cannot be trusted is refused with [ErrSequenceExhausted], which names the node: our own number is next to the end of
-// its range or exists twice, or there is a negative one.
+// If the order of a queue cannot be trusted, stand returns [ErrSequenceExhausted], and the error names the node. There are three cases: our
+// own number is close to the end of its range, our own number exists twice, or there is a negative number.
 func stand(children []string, own ...string) (standing, error) {
 	kind, ours, ok := zkqueue.ParseName(own[0])
 	if !ok || ours < 0 || ours > zkqueue.LastSequence {
@@ -32,11 +32,11 @@ func stand(children []string, own ...string) (standing, error) {
 			ErrSequenceExhausted, own[0])
 	}
 	if slices.ContainsFunc(own, func(name string) bool { return !slices.Contains(children, name) }) {
-		return standing{}, errGone // then a child with our number belongs to a re-created parent
+		return standing{}, errGone // a child with our number would belong to a parent that was created again
 	}
 	queue, others := zkqueue.Parse(children)
 	s := standing{reads: kind.Reads(), foreign: len(others)}
-	next := ours // the number right behind
+	next := ours // the number that directly follows ours
 	for _, c := range queue {
 		switch {
 		case slices.Contains(own, c.Node):
@@ -52,7 +52,7 @@ func stand(children []string, own ...string) (standing, error) {
 			if s.behind++; s.behind == 1 {
 				next = c.Sequence
 			}
-			switch { // of two with one number, both have to read
+			switch { // if two contenders have this number, both have to read
 			case !c.Kind.Reads() && c.Sequence == next:
 				s.reader, next = "", ours
 			case c.Sequence == next:
@@ -63,7 +63,7 @@ func stand(children []string, own ...string) (standing, error) {
 	return s, nil
 }
 
-// An outlook says what a waiting node knows from its standing and from the departures since then.
+// An outlook says what a waiting node knows from its standing and from later departures of other nodes.
 type outlook int
 
 const (
@@ -72,8 +72,8 @@ const (
 	lookAgain                // there may be a predecessor that is not watched
 )
 
-// after returns the outlook when some of the two nodes right ahead have gone. No node can get ahead any more, except a writer that has
-// become a reader:
+// The method after returns the outlook after the departure of one or both of the two nodes directly ahead. No other node can get ahead of a
+// waiting node. The exception is a writer that becomes a reader:
 //
 //	ahead at the list    departed                       outlook
 //	1                    it                             first
@@ -103,9 +103,10 @@ func (s standing) after(gone func(name string) bool) outlook {
 	return lookAgain
 }
 
-// downgrades reports whether one of the two nodes right ahead may have gone only to leave a reader with its own number, for which we wait.
-// A Curator writer may (CURATOR-621). One of our writers does so only while the contender right behind it reads: in this queue no node can
-// get between them. The known name of one of our pairs does not distinguish a writer from a mutex.
+// The method downgrades reports whether the departure of one of the two nodes directly ahead may have been a downgrade, so that we wait for
+// a reader with the same number. A Curator writer may downgrade (CURATOR-621). One of our writers does so only while the contender directly
+// behind it reads, and in this queue no node can get between them. From the known name of one of our pairs it is not clear whether it is a
+// writer or a mutex.
 func (s standing) downgrades(i int) bool {
 	kind, _, _ := zkqueue.ParseName(s.nearest[i])
 	switch {
@@ -113,23 +114,25 @@ func (s standing) downgrades(i int) bool {
 		return false
 	case !zkqueue.Ours(s.nearest[i]):
 		return kind == zkqueue.KindWrite
-	case i == 0: // then we are right behind it
+	case i == 0: // our node is directly behind that writer
 		return false
 	}
 	behind, _, _ := zkqueue.ParseName(s.nearest[i-1])
 	return behind.Reads()
 }
 
-// occupied reports whether a newcomer would have to wait in a queue, or returns why there can be no newcomer. occupied takes the standing
-// of a node with the last number. Only a node of our own can show what numbers beyond that mean: on a path whose numbers are used up it
-// has one itself, and a stray one is behind it.
+// occupied reports whether a new contender would have to wait. If there can be no new contender, it returns the reason. occupied takes the
+// standing of an imagined node with the last number. Children with higher numbers are behind that node, and do not count. Only a real node
+// can show their meaning: if the numbers of the path are used up, the real node gets such a number as well; if the child is a stray one, it
+// is behind the real node.
 func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	last := zkqueue.Last(mode)
 	s, err := stand(append(slices.Clip(children), last), last)
 	return s.ahead > 0, err
 }
 
-// stray refuses a queue because of one child. Such a child may be left over from tests or created by hand, or the numbers are used up.
+// The function stray returns the error for a queue that is refused because of one child. The child may be left over from tests or created
+// by hand, or the sequence numbers are used up.
 func stray(child, what string) error {
 	return fmt.Errorf("%w, or a stray child: %q %s; delete it if no process owns it, or else the path once it is empty",
 		ErrSequenceExhausted, child, what)

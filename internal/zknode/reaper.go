@@ -14,26 +14,27 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// A reaper deletes znodes that may be left on the server, because a request had no answer or a delete failed. Exclusion never depends on
-// it, only the progress of the contenders behind. It retries each item by itself until the item is certainly gone.
+// A reaper deletes znodes that may be left on the server, because a request had no answer or a delete failed. Mutual exclusion does not
+// depend on the reaper, but the contenders behind such a znode wait for it. The reaper retries each item separately until its znodes are
+// certainly deleted.
 type reaper struct {
 	client *Client
 
 	mu    sync.Mutex           // guards the field below
-	items map[*remains]remains // as last tried
+	items map[*remains]remains // the value is the item as it was last tried
 }
 
-// remains are the znodes that an attempt may have left: those at paths or, if these are not known, the children of parent with these
-// prefixes, which are unique to the attempt. The reaper deletes them.
+// A remains describes the znodes that an attempt may have left. If their paths are known, they are in paths. Otherwise they are the
+// children of parent whose names begin with one of the prefixes. The prefixes are unique to the attempt.
 type remains struct {
 	parent   string
-	prefixes []string // nil when the paths are known
+	prefixes []string // nil if the paths are known
 	paths    []string
-	refused  error         // why a delete was not permitted, nil if none was tried
-	session  *link.Session // the session at that time, nil if there was none
+	refused  error         // why a delete was not permitted; nil if it was not refused
+	session  *link.Session // the session at the time of the refusal; nil if there was none
 }
 
-// add queues an item for the reaper, unless the client is closed: then the znodes end with the session.
+// add queues an item for the reaper. If the client is closed, the znodes end with the session instead.
 func (r *reaper) add(item remains) {
 	r.note(&item, false)
 	l := r.client.link
@@ -51,7 +52,7 @@ func (r *reaper) add(item remains) {
 	})
 }
 
-// note updates the item, or removes it if it is gone.
+// note stores the new state of the item. If gone is true, note removes the item.
 func (r *reaper) note(item *remains, gone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,17 +63,17 @@ func (r *reaper) note(item *remains, gone bool) {
 	}
 }
 
-// count returns how many items there are.
+// count returns the number of items.
 func (r *reaper) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.items)
 }
 
-// maxItems is the number of items from which on new contenders wait for old ones to be removed.
+// If there are maxItems items or more, new contenders wait until some are removed.
 const maxItems = 1024
 
-// room waits until the reaper is not overwhelmed, or returns the cause of ctx.
+// The method room waits until the reaper has fewer than maxItems items. If ctx ends first, it returns the cause of ctx.
 func (r *reaper) room(ctx context.Context) error {
 	for pace := retry.New(); r.count() >= maxItems; {
 		if err := retry.Pause(ctx, pace.NextBackOff()); err != nil {
@@ -82,7 +83,8 @@ func (r *reaper) room(ctx context.Context) error {
 	return nil
 }
 
-// stuck returns why the znode at path still exists, if it is one of ours that the reaper has to delete; it returns nil for any other.
+// stuck returns why a znode at path that the reaper has to delete still exists. If the reaper does not have to delete it, stuck returns
+// nil.
 func (r *reaper) stuck(path string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +100,7 @@ func (r *reaper) stuck(path string) error {
 	return nil
 }
 
-// remove tries once, and reports whether the item is certain to be gone.
+// remove tries once to delete the znodes of an item. It returns true if they are certainly deleted.
 func (c *Client) remove(item *remains) bool {
 	if c.Err() != nil || c.link.Closed() {
 		return false
@@ -121,7 +123,7 @@ func (c *Client) remove(item *remains) bool {
 	switch classify(err) {
 	case done:
 		return true
-	case missing: // one of them is missing, and nothing was done
+	case missing: // one of the znodes is missing, and the transaction has deleted none
 		item.prefixes = namesOf(item.paths)
 		return len(item.paths) == 1
 	case permanent:
@@ -134,9 +136,10 @@ func (c *Client) remove(item *remains) bool {
 	return false
 }
 
-// find returns the paths of the children of parent whose names start with a prefix, in the order of the prefixes. A prefix is unique. find
-// first sends a write that changes nothing: another server may lag behind the one that executed the create, and a deposed leader answers a
-// sync from its past. After that no late request can be executed, since a server that takes a session over refuses the earlier connection.
+// find returns the paths of the children of parent whose names begin with one of the prefixes, in the order of the prefixes. Each prefix is
+// unique. find first sends a write that changes nothing, for two reasons: the present server may lag behind the server that executed the
+// create, and a deposed leader answers a sync from its past. After the write no late request can be executed, because a server that takes a
+// session over refuses requests of the earlier connection.
 func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
 	answers := l.Ask(link.Transaction{&zk.CheckVersionRequest{Path: parent, Version: -1}}, link.List(parent))
 	for _, a := range answers {

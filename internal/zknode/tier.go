@@ -11,15 +11,15 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// Tier returns a client as the second tier of a registry, to which it belongs from then on.
+// Tier returns a client as the second tier of a registry. From then on the client belongs to that registry.
 func Tier(c *Client) second.Tier { return secondTier{c} }
 
-// Ask repeats a question until it gets a final answer, or ctx or the client ends; path is one of the locks of the client.
+// Ask calls question until it gets a final answer, or until ctx or the client ends. The parameter path is the path of a lock of the client.
 func Ask[T any](ctx context.Context, c *Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
 	return ask(ctx, c, what+" "+path, func() (T, error) { return question(zkqueue.Path{Conn: c.link.Conn, Name: c.absolute(path)}) })
 }
 
-// A secondTier is a client as a registry of package tier sees it.
+// A secondTier is a client with the methods that a registry of package tier calls.
 type secondTier struct{ *Client }
 
 func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
@@ -39,10 +39,10 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 	return claim{l}, nil
 }
 
-// Err says why ZooKeeper cannot be reached.
+// Err returns nil, or the reason why ZooKeeper cannot be reached.
 func (t secondTier) Err() error { return second.Unavailable(t.Client.Err()) }
 
-// tried is the error of a try. Another try may succeed unless the error is about the path, the permissions or the caller.
+// The function tried returns the error of a try. It marks err as temporary, unless err is about the path, the permissions or the caller.
 func tried(ctx context.Context, err error) error {
 	final := errors.Is(err, second.ErrLocked) || errors.Is(err, second.ErrTooManyPermits) || classify(err) == permanent
 	if err == nil || final || ctx.Err() != nil {
@@ -51,30 +51,30 @@ func tried(ctx context.Context, err error) error {
 	return second.Unavailable(err)
 }
 
-// Context ends with the client.
+// Context returns a context that ends with the client.
 func (t secondTier) Context() context.Context { return t.link.Context() }
 
-// Notify never calls f over a connection that was made elsewhere.
+// Notify registers f. Over a connection that the program has made, f is never called.
 func (t secondTier) Notify(f func(second.Connection)) { t.link.Notice.Notify(f) }
 
-// GracePeriod returns nil: an ensemble that answers knows the holders.
+// GracePeriod returns nil, because an ensemble that answers always knows the holders.
 func (t secondTier) GracePeriod() *second.GracePeriodError { return nil }
 
-// Refusal returns why acquisitions are refused, although there is a session.
+// Refusal returns why acquisitions are refused although there is a session. It returns nil if they are not refused.
 func (t secondTier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
 
-// Groups are those of the link.
+// Groups returns the numbers of combined requests and of the batches in them, as package link counts them.
 func (t secondTier) Groups() (requests, commands int64) {
 	return t.link.Groups.Load(), t.link.Grouped.Load()
 }
 
-// Now is the clock of the leases.
+// Now returns the time of the clock of the leases.
 func (t secondTier) Now() time.Duration { return t.link.Now() }
 
 // Logger returns the logger of the client.
 func (t secondTier) Logger() *slog.Logger { return t.options.Logger }
 
-// Reaping returns the number of nodes that are still to be deleted in the background.
+// Reaping returns the number of nodes that still have to be deleted in the background.
 func (t secondTier) Reaping() int { return t.reaper.count() }
 
 // A claim is a lock whose nodes are granted to the gate of package tier.
@@ -99,7 +99,7 @@ func (c claim) Contenders(ctx context.Context) ([]second.Contender, error) {
 	return each(queue, zkqueue.Contender.ForGate), err
 }
 
-// Equal takes for granted that a registry has one tier, so that all its claims are of this type.
+// Equal assumes that other is a claim of this package, because a registry has only one tier.
 func (c claim) Equal(other second.Claim) bool { return c.lock.equal(other.(claim).lock) }
 
 func (c claim) Revoke(ctx context.Context) error {
@@ -112,12 +112,12 @@ func (c claim) Break(ctx context.Context, token int64) error {
 	return c.lock.client.breakAt(ctx, c.lock.queue(), token)
 }
 
-// breakAt deletes the nodes with a token at a path.
+// breakAt deletes the nodes that have the given token at a path.
 func (c *Client) breakAt(ctx context.Context, path zkqueue.Path, token int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	b := zkqueue.Breaking{Token: token}
 	deleted, err := ask(ctx, c, "break "+path.Name, func() (bool, error) { return b.Try(ctx, path) })
-	cancel() // a try that is still under way asks for nothing from here on
+	cancel() // a try that is still in progress sends no deletion after this
 	switch {
 	case err != nil && b.Asked():
 		return fmt.Errorf("%w: %w", second.ErrUnknown, err)
@@ -127,7 +127,7 @@ func (c *Client) breakAt(ctx context.Context, path zkqueue.Path, token int64) er
 	return err
 }
 
-// granted keeps a nil node from becoming a grant that is not nil.
+// granted makes sure that a nil node does not become a grant that is not nil.
 func granted(n *Node, err error) (second.Grant, error) {
 	if err != nil {
 		return nil, err

@@ -15,11 +15,11 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// values is the parent of all values. A value below its lock path would be in the way of other libraries, and of a path that is created
-// anew. The parent is outside of any chroot, as clients with another one share the lock.
+// The node values is the parent of all values. A value below its lock path would disturb other libraries, and would prevent the path from
+// being deleted and created again. The parent is outside of any chroot, because clients with different chroots may share a lock.
 const values = "/tierlock-values"
 
-// value is the path of what is beside the lock.
+// The method value returns the path of the value that belongs to the lock.
 func (l *Lock) value() string { return values + "/" + url.PathEscape(l.path) }
 
 // Save repeats the write until there is an answer, as long as the node has the lock. It waits for the Save before, so that none is sent
@@ -96,7 +96,7 @@ func (g grant) saveOnce(check func() error, data []byte) error {
 	return err
 }
 
-// Load first sends a write that changes nothing, as [find] does, and then reads what is there.
+// Load first sends a write that changes nothing, for the same reason as [find], and then reads the value.
 func (c claim) Load(ctx context.Context) (second.Value, error) {
 	l, path := c.lock, c.lock.value()
 	what := "load the value of " + l.Path()

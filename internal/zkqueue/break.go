@@ -9,19 +9,19 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A Breaking is the deletion of the nodes with one fencing token: the nodes of one contender, or of permits that were taken together.
+// A Breaking deletes the nodes that have one fencing token. These are the nodes of one contender, or of permits that were taken together.
 type Breaking struct {
 	Token int64
 
-	asked atomic.Bool // a deletion that no answer says was not executed
+	asked atomic.Bool // a deletion was sent, and no answer says that it was not executed
 }
 
-// Asked reports whether the server may have deleted nodes, or may yet delete them. A Try that is still under way after the end of its ctx
-// sends no deletion any more.
+// Asked reports whether the server may have deleted nodes, or may still delete them. After the end of its ctx, a Try sends no deletion,
+// even if it has not returned yet.
 func (b *Breaking) Asked() bool { return b.asked.Load() }
 
-// Try reports whether the nodes were deleted; it finds none if they were not. Try can be called again: nodes that an earlier try may have
-// deleted, and that are gone, count as deleted.
+// Try deletes the nodes with the token, and reports whether they are deleted. If there are none, it returns false. Try can be called again.
+// If an earlier try may have deleted nodes, and they no longer exist, they count as deleted.
 func (b *Breaking) Try(ctx context.Context, path Path) (deleted bool, err error) {
 	nodes, err := b.find(ctx, path)
 	if err != nil {
@@ -35,16 +35,16 @@ func (b *Breaking) Try(ctx context.Context, path Path) (deleted bool, err error)
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.Is(err, zk.ErrNoNode): // or one of several has gone: look again
+	case errors.Is(err, zk.ErrNoNode): // one of several nodes may have been deleted before, so the queue has to be read again
 		err = ErrDeparted
 	}
 	if errors.Is(err, ErrDeparted) || errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrNoServer) || errors.Is(err, zk.ErrSessionExpired) {
-		b.asked.Store(before) // not executed
+		b.asked.Store(before) // the deletion was not executed
 	}
 	return false, err
 }
 
-// find reads which nodes have the token.
+// find returns the nodes that have the token.
 func (b *Breaking) find(ctx context.Context, path Path) (nodes []string, err error) {
 	all, err := path.present(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *Breaking) find(ctx context.Context, path Path) (nodes []string, err err
 	for _, c := range all {
 		switch {
 		case c.Since.IsZero():
-			err = Lacking("READ", path.Node(c.Node), zk.ErrNoAuth) // it may be the one
+			err = Lacking("READ", path.Node(c.Node), zk.ErrNoAuth) // it may be the node with the token
 		case c.Token == b.Token && c.Pair != "":
 			nodes = append(nodes, c.Node, c.Pair)
 		case c.Token == b.Token:
@@ -66,7 +66,8 @@ func (b *Breaking) find(ctx context.Context, path Path) (nodes []string, err err
 	return nil, err
 }
 
-// delete deletes nodes in one transaction. Where another node can have the same name, the version has to be the one that mark has made.
+// The method delete deletes nodes in one transaction. If another node can have the same name, the operation requires the version that mark
+// has set.
 func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error {
 	ops := make([]any, len(nodes))
 	for i, name := range nodes {
@@ -79,7 +80,7 @@ func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error 
 		}
 		ops[i] = request
 	}
-	b.asked.Store(true) // before the look at ctx: if that has not ended, the caller is still there to see it
+	b.asked.Store(true) // stored before ctx is checked: if ctx has not ended, the caller is still waiting and sees it
 	if ctx.Err() != nil {
 		return ErrDeparted // no caller waits for the answer any more
 	}
@@ -90,15 +91,15 @@ func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error 
 	return Lacking("DELETE", path.Name, err)
 }
 
-// unique matches names that contain a UUID, which is made up for each node.
+// The expression unique matches names that contain a UUID, which is created for each node.
 var unique = regexp.MustCompile(`[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// reusable reports whether another node can get the same name, once the path has been deleted and created again and its sequence numbers
-// start anew.
+// reusable reports whether another node can get the same name. This can happen after the path has been deleted and created again, because
+// its sequence numbers then start again.
 func reusable(name string) bool { return !unique.MatchString(name) }
 
-// mark writes the node's own content to the node again, and returns its new version. Another node of that name would have version 0, so a
-// deletion with this version hits only the marked one.
+// mark writes the content of the node to the node again, and returns the new version of the node. A new node of the same name would have
+// version 0. Therefore a deletion with the returned version hits only the marked node.
 func (b *Breaking) mark(path Path, node string) (version int32, err error) {
 	data, stat, err := path.Conn.Get(node)
 	if err != nil {

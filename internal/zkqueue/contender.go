@@ -14,23 +14,23 @@ import (
 
 // A Contender is one node in the queue for a lock.
 type Contender struct {
-	Node     string // name below the lock path
-	Pair     string // that of its second znode, which zklock.WithKazoo makes; else ""
-	Kind     Kind   // by the form of the name
-	Sequence int32  // place in the queue: lower goes first
-	Data     []byte // content of the node, nil if it is not readable
+	Node     string // the name of the node below the lock path
+	Pair     string // the name of its second znode, which zklock.WithKazoo creates; "" if there is none
+	Kind     Kind   // shown by the form of the name
+	Sequence int32  // the place in the queue: the lowest number is first
+	Data     []byte // the content of the node; nil if it is not readable
 
-	// Session owns the node. Session is 0 if the server shows no owner because this process may not read the node.
-	Session int64 // that owns the node; 0 for a node that outlives its session
+	// Session is the session that owns the node. Session is 0 if the server shows no owner because this process may not read the node.
+	Session int64 // also 0 for a node that outlives its session
 
-	// The embedded contender has what the node shows, by the server's clock, and the description of its process, which is empty for other
-	// libraries. A writer that has become a reader is shown with a higher token than the one that it has as the holder. A request by
-	// Curator's Revoker replaces the description.
+	// The embedded contender has what the node shows, by the server's clock. It also has the description of its process, which is empty for
+	// other libraries. A writer that has become a reader appears with a higher token than the token of its hold. A request by Curator's
+	// Revoker replaces the description.
 	second.Contender
 }
 
-// Parse separates the contenders among the children of a lock path, in the order of the queue, from the other children. Parse fills in
-// what the names show: Node, Pair, Kind and Sequence.
+// Parse separates the contenders among the children of a lock path from the other children. The contenders are in the order of the queue.
+// Parse sets the fields that the names show: Node, Pair, Kind and Sequence.
 func Parse(children []string) (queue []Contender, others []string) {
 	queue = make([]Contender, 0, len(children))
 	for _, name := range children {
@@ -52,8 +52,8 @@ func Parse(children []string) (queue []Contender, others []string) {
 	return contenders, others
 }
 
-// pairs reports whether next, the next contender in the queue, is the second znode of the same node of ours. Both znodes are created in
-// one transaction, so no contender is between them, and the lock is lost when one of them is gone.
+// The method pairs reports whether next is the second znode of the same node of ours. Here next is the next contender in the queue. Both
+// znodes are created in one transaction, so no contender is between them, and the lock is lost when one of them is deleted.
 func (c *Contender) pairs(next Contender) bool {
 	if next.Sequence != c.Sequence+1 {
 		return false
@@ -68,12 +68,12 @@ func (c *Contender) pairs(next Contender) bool {
 	return false
 }
 
-// ByToken compares contenders by their tokens, for those that have permits.
+// ByToken compares contenders that have permits by their tokens.
 func ByToken(a, b Contender) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Node, b.Node))
 }
 
-// Take takes over the content and the stat of the node.
+// Take copies the content and the stat of the node into the contender.
 func (c *Contender) Take(data []byte, stat *zk.Stat) {
 	c.Session, c.Token, c.Since, c.Data = stat.EphemeralOwner, stat.Czxid, time.UnixMilli(stat.Ctime), data
 	d, _ := parseDescription(data)
@@ -87,17 +87,17 @@ func (c Contender) ForGate() second.Contender {
 	return c.Contender
 }
 
-// Request is what Curator writes to a node to ask its owner for the lock.
+// Request is the content that Curator writes to a node to ask its owner for the lock.
 const Request = "__REVOKE__"
 
-// Asked reports whether the content of a node is such a request, or has one in it.
+// Asked reports whether the content of a node is such a request, or contains one.
 func Asked(data []byte) bool {
 	d, _ := parseDescription(data)
 	return d.Revoke || string(data) == Request
 }
 
-// request returns what to write to a node to ask its owner for the lock. A description of ours keeps its fields and gets another one for
-// the request.
+// The method request returns the content to write to a node in order to ask its owner for the lock. A description that this package wrote
+// keeps its fields, and gets one more field for the request.
 func (c Contender) request() []byte {
 	if _, described := parseDescription(c.Data); !described || !Ours(c.Node) {
 		return []byte(Request)
@@ -105,7 +105,7 @@ func (c Contender) request() []byte {
 	return []byte(second.Mark(string(c.Data), "revoke", "true"))
 }
 
-// parseDescription reads the content of a node, if that is a description.
+// parseDescription reads the content of a node. If the content is no description, ok is false.
 func parseDescription(data []byte) (d second.Description, ok bool) {
 	if json.Unmarshal(data, &d) != nil || d.Version != 1 {
 		return second.Description{}, false

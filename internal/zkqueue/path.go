@@ -9,17 +9,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A Path is the path of a lock, or of a semaphore's permits, together with the connection over which it is read.
+// A Path is the path of a lock or of a semaphore's permits, together with the connection that reads it.
 type Path struct {
 	Conn    *zk.Conn
 	Name    string // on the server
-	Permits bool   // each child is a permit, whatever its name
+	Permits bool   // each child is a permit, whatever its name is
 }
 
-// Node is the path of a child.
+// Node returns the path of a child.
 func (p Path) Node(name string) string { return strings.TrimSuffix(p.Name, "/") + "/" + name }
 
-// queue lists the contenders. queue returns none if the path does not exist.
+// queue lists the contenders. If the path does not exist, the list is empty.
 func (p Path) queue() ([]Contender, error) {
 	children, _, err := p.Conn.Children(p.Name)
 	if errors.Is(err, zk.ErrNoNode) {
@@ -32,8 +32,8 @@ func (p Path) queue() ([]Contender, error) {
 	return queue, Lacking("READ", p.Name, err)
 }
 
-// Contenders returns the queue, the holder first. Contenders reads each node separately, so the result is not a snapshot of one instant,
-// and nodes that are deleted meanwhile are left out. A lock that was never used has none.
+// Contenders returns the queue, the holder first. Contenders reads each node separately. Therefore the result is not a snapshot of one
+// instant, and it leaves out nodes that are deleted in the meantime. For a lock that was never used, the queue is empty.
 func (p Path) Contenders(ctx context.Context) ([]Contender, error) {
 	queue, err := p.queue()
 	if err != nil {
@@ -42,7 +42,7 @@ func (p Path) Contenders(ctx context.Context) ([]Contender, error) {
 	return p.ReadAll(ctx, queue)
 }
 
-// ReadAll reads the nodes of contenders, and leaves out those that have gone.
+// ReadAll reads the nodes of contenders. It leaves out nodes that have been deleted.
 func (p Path) ReadAll(ctx context.Context, queue []Contender) (all []Contender, err error) {
 	for _, c := range queue {
 		switch err := p.Read(&c); {
@@ -59,7 +59,8 @@ func (p Path) ReadAll(ctx context.Context, queue []Contender) (all []Contender, 
 	return all, nil
 }
 
-// Read reads the node of a contender. For a deleted node the error is [zk.ErrNoNode]. A node that this process may not read is no error.
+// Read reads the node of a contender. For a deleted node the error is [zk.ErrNoNode]. If this process may not read the node, Read returns
+// no error.
 func (p Path) Read(c *Contender) error {
 	path := p.Node(c.Node)
 	data, stat, err := p.Conn.Get(path)
@@ -68,7 +69,7 @@ func (p Path) Read(c *Contender) error {
 		if exists, stat, err = p.Conn.Exists(path); err == nil && !exists {
 			err = zk.ErrNoNode
 		}
-		if data = nil; errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
+		if data = nil; errors.Is(err, zk.ErrNoAuth) { // servers from 3.8.4 and 3.9.2 on
 			return nil
 		}
 	}
@@ -82,7 +83,7 @@ func (p Path) Read(c *Contender) error {
 // ErrDeparted means that the head of the queue was deleted between the read and the action on it. The caller should read the queue again.
 var ErrDeparted = errors.New("the holder has just gone")
 
-// listed lists the present contenders. listed sends a sync first, because the server may lag behind.
+// The method listed lists the present contenders. It first sends a sync, because the server may lag behind.
 func (p Path) listed() ([]Contender, error) {
 	if _, err := p.Conn.Sync(p.Name); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
@@ -90,7 +91,7 @@ func (p Path) listed() ([]Contender, error) {
 	return p.queue()
 }
 
-// present reads the contenders that are in the queue now.
+// The method present reads the contenders that are in the queue now.
 func (p Path) present(ctx context.Context) ([]Contender, error) {
 	queue, err := p.listed()
 	if err != nil {
@@ -99,7 +100,8 @@ func (p Path) present(ctx context.Context) ([]Contender, error) {
 	return p.ReadAll(ctx, queue)
 }
 
-// Holders reads which contenders have the lock now: the head of the queue or, if that is a reader, all readers before the first writer.
+// Holders returns the contenders that have the lock now. If the head of the queue is a reader, these are all readers before the first
+// writer. Otherwise the head is the only holder.
 func (p Path) Holders(ctx context.Context) ([]Contender, error) {
 	queue, err := p.listed()
 	if err != nil {
@@ -116,14 +118,14 @@ func (p Path) Holders(ctx context.Context) ([]Contender, error) {
 	return holders, err
 }
 
-// Revoke asks the holders to release the lock, and returns them: the head of the queue or, if that is a reader, all readers before the
-// first writer. To a node with a description of ours it writes the description with the request added. To all other nodes it writes
-// "__REVOKE__", as Curator's Revoker does: nodes of other libraries, nodes without content, and those with content from
-// zklock.WithNodeData. Package zklock notifies its holder, and Curator a holder that is revocable; other libraries ignore it. No holder
-// has to comply. If the lock is free, Revoke does nothing and returns no error.
+// Revoke asks the holders to release the lock, and returns them; see [Path.Holders]. If a node has a description that package zklock wrote,
+// Revoke adds the request to that description. To all other nodes it writes "__REVOKE__", as Curator's Revoker does: to nodes of other
+// libraries, to nodes without content, and to nodes with content from zklock.WithNodeData. Package zklock notifies its holder, and Curator
+// notifies a holder that is revocable. Other libraries ignore the request. No holder has to comply. If the lock is free, Revoke does
+// nothing and returns no error.
 //
-// Revoke takes WRITE permission on the nodes; an error that wraps [zk.ErrNoAuth] says so. After an error some holders may have been
-// asked.
+// Revoke needs WRITE permission on the nodes. Without it, Revoke returns an error that wraps [zk.ErrNoAuth]. After an error some holders
+// may already have been asked.
 func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 	holders, err := p.Holders(ctx)
 	if err != nil {
@@ -144,7 +146,7 @@ func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 	return told, nil
 }
 
-// Lacking turns a refusal into an error that names the missing permission and the node. Lacking returns other errors unchanged.
+// Lacking returns an error that names the missing permission and the node, if err is a refusal. It returns other errors unchanged.
 func Lacking(permission, path string, err error) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials, and so does a client certificate): %w", permission, path, err)
@@ -152,19 +154,19 @@ func Lacking(permission, path string, err error) error {
 	return err
 }
 
-// What package zklock writes to paths.
+// These constants are contents that package zklock writes to paths.
 const (
 	// ContainerData is the content of the containers that package zklock creates. Package zklock recognizes its containers by this content,
 	// because a server does not show its clients which nodes are containers. Any other node may be permanent, or belong to another program,
 	// with data, an ACL or a quota.
 	ContainerData = "tierlock: a container, which goes when it is empty"
 
-	// PermitsMark begins the content of a path that stores its number of permits. The number follows.
+	// PermitsMark begins the content of a path that stores a number of permits. The number follows it.
 	PermitsMark = "tierlock permits="
 )
 
-// Sequence numbers have 31 bits. From RenewFrom on, half of the range, the path is deleted and created again. LastSequence is the highest
-// number that a contender of package zklock may have. The numbers above it leave room for the contenders of one queue.
+// Sequence numbers have 31 bits. From RenewFrom on, which is half of the range, the path is deleted and created again. LastSequence is the
+// highest number that a contender of package zklock may have. The higher numbers are a reserve for the contenders of one queue.
 const (
 	RenewFrom    = 1 << 30
 	LastSequence = 1<<31 - 1<<20 - 1

@@ -13,37 +13,39 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// pollConnection is how often the state of a lost connection is checked. The library informs only the callback with which the connection
-// was made.
+// pollConnection is the interval at which the state of a lost connection is checked. It has to be polled, because the library reports
+// changes only to the callback that was given when the connection was made.
 const pollConnection = 20 * time.Millisecond
 
-// pollClosed is how often the link asks the library whether the connection was closed, while a goroutine waits for a lock or holds one.
-// Nothing is sent for that.
+// pollClosed is the interval at which the link asks the library whether the connection was closed. It asks only while a goroutine waits for
+// a lock or holds one. Asking sends no request.
 const pollClosed = 100 * time.Millisecond
 
-// attached is the transport over a connection that the program has made. It knows what the library reports: the state of the connection
-// and the session id. There is no lease, because the library reports neither the negotiated timeout nor the time of the last answer.
+// An attached is the transport over a connection that the program has made. It knows only what the library reports: the state of the
+// connection and the session id. There is no lease, because the library reports neither the negotiated timeout nor the time of the last
+// answer.
 //
-// It has no goroutine of its own unless a goroutine waits for a lock or holds one, so a closed and dropped connection can be collected.
+// It runs goroutines only while a goroutine waits for a lock or holds one. Therefore a closed connection to which the program has no
+// reference can be collected.
 type attached struct {
 	link *Link
-	id   func() int64 // of the connection's session, 0 while there is none
+	id   func() int64 // returns the id of the connection's session, or 0 if there is none
 
-	mu      sync.Mutex // guards the field below; never held across a client call
+	mu      sync.Mutex // guards the field below; never locked during a call of the client
 	current *Session
 }
 
-// Attach makes conn the connection of the link. id returns its session, which is conn.SessionID.
+// Attach makes conn the connection of the link. The function id returns the id of its session; it is conn.SessionID.
 func (l *Link) Attach(conn *zk.Conn, id func() int64) {
 	l.Conn, l.transport = conn, &attached{link: l, id: id}
 	l.heard.Set()
-	l.admitted.Set()  // the maker of the connection presents credentials
-	l.tasks.Spare = 0 // programs need not close such a link, which would end idle goroutines
+	l.admitted.Set()  // the program that made the connection presents the credentials
+	l.tasks.Spare = 0 // programs need not close such a link, and only Close would end idle goroutines
 }
 
 func (l *attached) Session() *Session {
 	l.mu.Lock()
-	// The id is read under the mutex. Ids have no order, so an older one could otherwise replace a newer session.
+	// The id is read under the mutex. Ids have no order, so an old id could otherwise replace a newer session.
 	id := l.id()
 	old := l.current
 	if old != nil && old.ID == id {
@@ -52,8 +54,8 @@ func (l *attached) Session() *Session {
 	}
 	l.current = nil
 	if id != 0 {
-		// This replaces a lease: a lost connection alone loses nothing. The caller holds the session's mutex, so the function must not end the
-		// session.
+		// The function vouches replaces the lease. The loss of the connection alone does not end a hold. The caller has locked the
+		// session's mutex, so the function must not end the session.
 		vouches := func() bool { return l.id() == id }
 		l.current = newSession(l.link, id, l.link.config.TTL, l.link.Now(), lease.Forever, vouches)
 	}
@@ -86,7 +88,7 @@ func (l *attached) awaitConnection(ctx context.Context) error {
 	return nil
 }
 
-// PollClose asks the library whether the connection was closed, until stopPolling is called.
+// PollClose asks the library at intervals whether the connection was closed, until stopPolling is called.
 func (l *attached) PollClose() (stopPolling func()) {
 	done, stopPolling := context.WithCancel(l.link.ctx)
 	l.link.Spawn(func() {
@@ -102,14 +104,15 @@ func (l *attached) PollClose() (stopPolling func()) {
 	return stopPolling
 }
 
-// Closed reports whether the program closed the connection. The library has no such query: after the close it refuses each request with
-// this error. A live connection that keeps breaking refuses any number of requests in a row with the same error, but never a request that
-// cannot be encoded. The library finds that out before it needs a connection, and does not send the request, so it cannot be lost with one.
+// Closed reports whether the program has closed the connection. The library has no query for that, but after the close it refuses each
+// request with ErrConnectionClosed. A live connection that breaks again and again can refuse any number of requests with the same error.
+// But it never refuses with this error a request that cannot be encoded. The library notices that such a request cannot be encoded before
+// it needs a connection. It does not send the request, so the request cannot be lost with a connection.
 //
-// No event could replace this query. The state after a close is that after a loss of the connection. The channel of events belongs to the
-// program: an event taken from it is missing there, and it is full unless the program reads it. A watch ends with zk.ErrClosing, but
-// there is none while the connection is down. Its node would have to be readable, and with a server that hangs it ends two thirds of a
-// session timeout later.
+// No event could replace this query. After a close the state is the same as after a loss of the connection. The channel of events belongs
+// to the program. If the link took an event, the program would miss it, and the channel is full if the program does not read it. A close
+// ends a watch with zk.ErrClosing, but while the connection is down there is no watch. A watch would also need a node that this client may
+// read. With a server that hangs, it would end two thirds of a session timeout after the close.
 func (l *attached) Closed() bool {
 	_, err := l.link.Conn.Multi((*zk.CheckVersionRequest)(nil))
 	closed := errors.Is(err, zk.ErrConnectionClosed)
@@ -121,7 +124,8 @@ func (l *attached) Closed() bool {
 
 func (l *attached) Leased() bool { return false }
 
-// Ask makes one call of the library for each request: reads together, writes one after the other. No write waits for a read.
+// Ask makes one call of the library for each request. The writes are sent one after the other, and the reads at the same time. No write
+// waits for a read.
 func (l *attached) Ask(requests ...Request) []Answer {
 	answers := make([]Answer, len(requests))
 	var reads sync.WaitGroup
@@ -136,23 +140,23 @@ func (l *attached) Ask(requests ...Request) []Answer {
 	return answers
 }
 
-// Gather cannot send requests together.
+// Gather is the same as Ask, because this transport cannot combine requests.
 func (l *attached) Gather(_ context.Context, _ string, requests ...Request) []Answer {
 	return l.Ask(requests...)
 }
 
-// forward passes on the event of one watch, since there is no callback.
+// forward delivers the event of one watch, because there is no callback that does so.
 func (l *attached) forward(events <-chan zk.Event) {
 	l.link.Spawn(func() {
 		select {
-		case ev := <-events: // without a path if the channel was closed
+		case ev := <-events: // has no path if the channel was closed
 			l.link.Events.fire(ev)
 		case <-l.link.ctx.Done():
 		}
 	})
 }
 
-// Close waits for a second for calls of the library, which it cannot end.
+// Close waits up to a second for calls of the library, because it cannot end them.
 func (l *attached) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -10,37 +10,37 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Events delivers the library's watch events to the watchers of each path. The library drops events when its channel is full (359), so
-// they are taken from its callback, which gets all of them. The callback runs inside the library and must not block or call it. It sets a
-// boolean, and the waiting goroutine then checks for itself.
+// Events delivers the library's watch events to the watchers of each path. The library drops events when its channel is full (359).
+// Therefore Events takes them from the library's callback, which gets all of them. The callback runs inside the library, and must neither
+// block nor call the library. It only sets a boolean, and the waiting goroutine then reads the node.
 //
-// There is at most one watch on a path: it stays for a while when its waiter leaves, and serves the next one. If none comes, it is
-// removed; see [dialed.removeWatches]. A watch ends with its connection. The library does not know of these watches, and cannot remove
-// any.
+// There is at most one watch on a path. When its waiter leaves, the watch stays for a while and serves the next waiter. If no waiter comes,
+// the watch is removed; see [dialed.removeWatches]. A watch ends with its connection. The library does not know these watches, and cannot
+// remove them.
 type Events struct {
 	mu      sync.Mutex            // guards the field below
-	watches map[string]*pathWatch // by path
+	watches map[string]*pathWatch // the key is the path
 }
 
-// A pathWatch is a watch on the server, which ends with its first event.
+// A pathWatch is a watch on the server. The first event ends it.
 type pathWatch struct {
 	watchers map[*Watcher]struct{}
-	seen     *Answer // to the read that began it; nil for a list, or if there is none so far
-	begun    bool    // the answer has come
-	idle     bool    // there was no watcher at the last call of unused, and none has come since
-	ending   bool    // its removal has been asked for: those who come have to look again when it is over
+	seen     *Answer // the answer to the read that set the watch; nil if that read was a list, or has no answer yet
+	begun    bool    // the read that set the watch was answered
+	idle     bool    // at the last call of unused the watch had no watcher, and none has registered since
+	ending   bool    // its removal was requested; watchers that register now have to read again after the removal
 }
 
 // A Watcher waits for events of one path.
 type Watcher struct {
-	Gone    atomic.Bool // the node is gone; set before Notify is called
+	Gone    atomic.Bool // the node was deleted; set before Notify is called
 	Notify  func()      // must not block
-	Checked bool        // its node is checked at each reconnect, so Notify need not report that the watch has lapsed
+	Checked bool        // the node is checked at each reconnect, so Notify is not called when the connection ends the watch
 }
 
-// listen registers w for the events of path. listen reports whether the path is watched already; if not, the caller has to request the
-// watch. The registration comes first, so that an event right behind the answer finds it. If w knows that the node is gone, no watch is
-// needed.
+// The method listen registers w for the events of path. It returns true if the path is already watched. Otherwise the caller has to request
+// the watch. The registration is done first, because an event may arrive directly after the answer. If w knows that the node was deleted,
+// no watch is needed.
 func (e *Events) listen(path string, w *Watcher) (watched bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,7 +69,7 @@ func (e *Events) Hears(path string, w *Watcher) bool {
 	return hears
 }
 
-// Ignore ends the registration; the watch stays.
+// Ignore removes the registration of w. The watch itself stays.
 func (e *Events) Ignore(path string, w *Watcher) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,17 +78,17 @@ func (e *Events) Ignore(path string, w *Watcher) {
 	}
 }
 
-// answered handles the answer to a read that has requested the watch of its path. The content of the node is kept, so later readers need no
-// request.
+// The method answered handles the answer to a read that has requested the watch of its path. It keeps the content of the node, so later
+// readers of the node need no request.
 func (e *Events) answered(r read, a Answer) {
 	e.mu.Lock()
 	var others []*Watcher
 	known := e.watches[r.path]
 	switch {
-	case known == nil: // the event was faster
-	case a.Err != nil: // it is not watched after all, and those who rely on that have to look for themselves
+	case known == nil: // the event arrived before the answer
+	case a.Err != nil: // the path is not watched, so the other watchers have to read for themselves
 		others = e.takeLocked(r.path)
-	case r.list: // those who rely on it may have looked before it was watched
+	case r.list: // other watchers may have read before the watch was set, so they have to read again
 		known.begun = true
 		others = slices.Collect(maps.Keys(known.watchers))
 	default:
@@ -102,8 +102,9 @@ func (e *Events) answered(r read, a Answer) {
 	}
 }
 
-// unused returns at most most watches that no goroutine has needed since the last call. The caller removes them from the server. Until
-// removed is called they count as watches, so that no new one is requested meanwhile, which the removal would hit.
+// The method unused returns the watches that no goroutine has needed since its last call, up to the number most. The caller removes them
+// from the server. Until removed is called, they still count as watches. Otherwise a new watch could be requested in the meantime, and the
+// removal would remove it.
 func (e *Events) unused(most int) map[string]*pathWatch {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,13 +122,13 @@ func (e *Events) unused(most int) map[string]*pathWatch {
 	return unused
 }
 
-// removed records that watches have been removed. Watchers that have registered since the removal was requested have to read for
+// The method removed records that watches were removed. Watchers that have registered since the removal was requested have to read for
 // themselves.
 func (e *Events) removed(ended map[string]*pathWatch) {
 	var watchers []*Watcher
 	e.mu.Lock()
 	for path, known := range ended {
-		if e.watches[path] == known { // else an event was faster
+		if e.watches[path] == known { // if it is another one, an event has ended this watch first
 			watchers = append(watchers, e.takeLocked(path)...)
 		}
 	}
@@ -137,8 +138,8 @@ func (e *Events) removed(ended map[string]*pathWatch) {
 	}
 }
 
-// Seen returns the state of a node when its watch began. Seen returns false if the watch has ended, or did not begin with a read of the
-// node.
+// Seen returns the state that a node had when its watch was set. If the watch has ended, or was not set by a read of the node, Seen returns
+// false.
 func (e *Events) Seen(path string) (a Answer, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -148,13 +149,13 @@ func (e *Events) Seen(path string) (a Answer, ok bool) {
 	return Answer{}, false
 }
 
-// fire passes on an event of a node.
+// fire notifies the watchers of a path of its event.
 func (e *Events) fire(ev zk.Event) {
 	e.mu.Lock()
 	watchers := e.takeLocked(ev.Path)
 	if ev.Type == zk.EventNodeDeleted {
 		for _, w := range watchers {
-			w.Gone.Store(true) // before anybody finds that the path is not watched
+			w.Gone.Store(true) // set before other code can find that the path is not watched
 		}
 	}
 	e.mu.Unlock()
@@ -163,7 +164,7 @@ func (e *Events) fire(ev zk.Event) {
 	}
 }
 
-// lapse records that no path is watched any more, as on a new connection. All watchers have to read for themselves.
+// lapse is called for a new connection. It records that no path is watched, so all watchers have to read for themselves.
 func (e *Events) lapse() {
 	e.mu.Lock()
 	lapsed := e.watches
@@ -201,12 +202,12 @@ func (e *Events) Watchers() map[string]int {
 // Transact runs a transaction.
 func (l *Link) Transact(ops ...any) error { return l.Ask(Transaction(ops))[0].Err }
 
-// Reading is a request that reads a znode and registers w for its end: it requests the watch, unless there is one.
+// Reading returns a request that reads a znode. It registers w for the end of the znode. If there is no watch yet, the request sets one.
 func (l *Link) Reading(path string, w *Watcher) read {
 	return read{path: path, Watch: !l.Events.listen(path, w), watcher: w}
 }
 
-// Listing is a request that lists the queue at path and registers w for its next change.
+// Listing returns a request that lists the queue at path. It registers w for the next change of the queue.
 func (l *Link) Listing(path string, w *Watcher) Request {
 	return read{path: path, list: true, Watch: !l.Events.listen(path, w), watcher: w}
 }

@@ -10,11 +10,11 @@ import (
 // The package relies on undocumented behaviour of the client library. TestTheClientLibrary checks it.
 const (
 	library       = "github.com/go-zookeeper/zk"
-	testedLibrary = "v1.0.4" // with which the tests ran; that of go.mod
+	testedLibrary = "v1.0.4" // the version in go.mod, with which the tests ran
 )
 
-// linkedLibrary returns the version of the client library in a program, "" if it is not known, since a program may be built without
-// modules.
+// linkedLibrary returns the version of the client library in a program. It returns "" if the version is not known, because a program may be
+// built without modules.
 func linkedLibrary(info *debug.BuildInfo) string {
 	if info == nil {
 		return ""
@@ -31,7 +31,7 @@ func linkedLibrary(info *debug.BuildInfo) string {
 	return ""
 }
 
-// warnOfLibrary logs a warning if another version than the tested one is linked.
+// warnOfLibrary logs a warning if the linked version is not the tested one.
 func warnOfLibrary(logger *slog.Logger, linked string) {
 	if linked != "" && linked != testedLibrary {
 		logger.Warn("zklock: untested version of the client library go-zookeeper/zk; build with the tested version",
@@ -39,7 +39,7 @@ func warnOfLibrary(logger *slog.Logger, linked string) {
 	}
 }
 
-// judgeLibrary does so once in a process.
+// judgeLibrary calls warnOfLibrary once in a process.
 func judgeLibrary(logger *slog.Logger) {
 	judged.Do(func() {
 		info, _ := debug.ReadBuildInfo()

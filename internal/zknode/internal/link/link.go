@@ -1,5 +1,5 @@
-// Package link is a client's connection to ZooKeeper: sessions and their leases, requests to the servers, and watch events. It works
-// around the hazards of the client library. All that it knows of locks is that a session has members.
+// Package link is a client's connection to ZooKeeper: sessions and their leases, requests to the servers, and watch events. It works around
+// the hazards of the client library. It does not know locks, but only the members of a session.
 package link
 
 import (
@@ -23,10 +23,10 @@ import (
 
 // A Config has the settings of a link.
 type Config struct {
-	second.Settings // the TTL is the session timeout to ask for
+	second.Settings // their TTL is the session timeout that the client requests
 	Dial            func(ctx context.Context, network, address string) (net.Conn, error)
-	LookUp          LookUp      // nil: Dial takes names
-	TLS             *tls.Config // on top of Dial; nil for none
+	LookUp          LookUp      // nil if Dial takes names
+	TLS             *tls.Config // the connection of Dial is wrapped in TLS; nil for no TLS
 	Auth            []Credential
 }
 
@@ -36,52 +36,52 @@ type Credential struct {
 	Secret []byte
 }
 
-// A Link is the connection of a client, with its sessions and all requests under way.
+// A Link is the connection of a client, with its sessions and all requests that have no answer yet.
 type Link struct {
 	transport
 	Conn   *zk.Conn
 	Events Events
 	Notice *notice.Connection
 
-	Groups  atomic.Int64 // requests of several batches that were sent
-	Grouped atomic.Int64 // requests that would else have been sent by themselves
+	Groups  atomic.Int64 // the number of sent requests that combined several batches
+	Grouped atomic.Int64 // the number of batches in these requests
 
-	heard    mutexbool.Bool        // the first attempt to connect has come to something, or the link has ended
+	heard    mutexbool.Bool        // the first attempt to connect has succeeded or failed, or the link has ended
 	admitted mutexbool.Bool        // the credentials were presented, see [Link.Present]
-	refused  atomic.Pointer[error] // why they were refused, nil if unknown
+	refused  atomic.Pointer[error] // why the credentials were refused; nil if that is unknown
 
 	config Config
-	clock  *clock.Clock // of the leases
+	clock  *clock.Clock // the clock of the leases
 
-	ctx    context.Context // ends, with cause ErrClosed, when the link does
+	ctx    context.Context // ends with the link, with cause ErrClosed
 	cancel context.CancelCauseFunc
 
-	tasks *second.Tasks // every goroutine of the client, but those of the library
+	tasks *second.Tasks // has every goroutine of the client, except those of the library
 }
 
-// A transport is the connection and session of a link. It knows everything if the link dials itself, and less over a connection that the
-// program has made.
+// A transport is the connection and session of a link. If the link makes the connection, the transport knows everything about it. It knows
+// less about a connection that the program has made.
 type transport interface {
-	// Session returns the newest session, nil while there is none.
+	// Session returns the newest session, or nil if there is none.
 	Session() *Session
-	// disconnected returns nil while there is a session and a connection.
+	// disconnected returns nil while there is a session and a connection, and otherwise the reason.
 	disconnected() error
-	// awaitConnection waits for that, or the end of ctx, whose cause it returns.
+	// awaitConnection waits until there is a session and a connection. If ctx ends first, it returns the cause of ctx.
 	awaitConnection(ctx context.Context) error
-	// PollClose makes the link end soon after its connection, until stopPolling is called.
+	// PollClose makes the link end soon after the end of its connection, until stopPolling is called.
 	PollClose() (stopPolling func())
-	// Closed reports whether the program has closed the connection, and then ends the link.
+	// Closed reports whether the program has closed the connection. In that case Closed also ends the link.
 	Closed() bool
-	// Ask sends requests and waits for the answers, or the end of the connection. It handles the requested watches before the caller gets
-	// the answers.
+	// Ask sends requests and waits for the answers, or for the end of the connection. It registers the requested watches before the caller
+	// gets the answers.
 	Ask(...Request) []Answer
-	// Gather is Ask for requests that may leave together with others; see [dialed.Gather].
+	// Gather is like Ask, but its requests may leave together with others; see [dialed.Gather].
 	Gather(ctx context.Context, path string, requests ...Request) []Answer
-	// Leased reports whether sessions have a lease. If so, requests are executed in order and answered within one round trip, and answers
-	// have the transaction and the session.
+	// Leased reports whether sessions have a lease. If they have, requests are executed in order and answered within one round trip, and
+	// answers contain the transaction and the session.
 	Leased() bool
-	// Close ends the connection, if it is the link's own, and then waits for the end of the tasks. Over a connection that the program has
-	// made, it does not wait.
+	// If the link has made the connection, Close ends it, and then waits for the end of the tasks. Over a connection that the program has
+	// made, Close does not wait.
 	Close()
 }
 
@@ -96,15 +96,15 @@ func New(c Config) *Link {
 	l.Notice = notice.NewConnection(notice.Config{
 		Logger: c.Logger, Package: "zklock", Store: "ZooKeeper", Patience: func() time.Duration { return l.Timeout() / 3 }, Why: l.Err,
 	})
-	// The link outlives the context of Dial, which bounds the wait only.
+	// The context is not derived from that of Dial, because the link outlives Dial.
 	l.ctx, l.cancel = context.WithCancelCause(context.Background())
 	return l
 }
 
-// Context returns a context that ends, with cause ErrClosed, when the link does.
+// Context returns a context that ends with the link, with cause ErrClosed.
 func (l *Link) Context() context.Context { return l.ctx }
 
-// End loses all holds and refuses new ones.
+// End ends all holds and refuses new ones.
 func (l *Link) End() {
 	l.cancel(second.ErrClosed)
 	l.tasks.End()
@@ -114,19 +114,19 @@ func (l *Link) End() {
 	}
 }
 
-// Spawn runs f as a task, whose end Close waits for. Spawn reports false when the link has ended.
+// Spawn runs f as a task. Close waits for the end of each task. When the link has ended, Spawn returns false and does not run f.
 func (l *Link) Spawn(f func()) bool { return l.tasks.Go(f) }
 
-// Now reads the clock of the leases.
+// Now returns the time of the clock of the leases.
 func (l *Link) Now() time.Duration { return l.clock.Now() }
 
-// Clock is for tests.
+// Clock returns the clock of the leases. It is for tests.
 func (l *Link) Clock() *clock.Clock { return l.clock }
 
 // Margin returns the margin of a lease for a session timeout.
 func (l *Link) Margin(timeout time.Duration) time.Duration { return cmp.Or(l.config.Margin, timeout/3) }
 
-// Timeout returns the session timeout, or the one to ask for while there is no session.
+// Timeout returns the session timeout. While there is no session, it returns the timeout that will be requested.
 func (l *Link) Timeout() time.Duration {
 	if s := l.Session(); s != nil {
 		return s.Negotiated()
@@ -134,7 +134,7 @@ func (l *Link) Timeout() time.Duration {
 	return l.config.TTL
 }
 
-// Scope returns a context that ends with ctx or the link, and its cancel function.
+// Scope returns a context that ends with ctx or with the link, and a function that cancels it.
 func (l *Link) Scope(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.ctx, func() { cancel(second.ErrClosed) })
@@ -144,7 +144,7 @@ func (l *Link) Scope(ctx context.Context) (context.Context, context.CancelFunc) 
 	}
 }
 
-// Err returns nil while the link is connected, and otherwise why it is not.
+// Err returns nil while the link is connected. Otherwise it returns the reason why it is not.
 func (l *Link) Err() error {
 	if l.ctx.Err() != nil {
 		return second.ErrClosed
@@ -158,7 +158,7 @@ func (l *Link) Err() error {
 	return cmp.Or(l.disconnected(), errNotPresented)
 }
 
-// ErrOnceHeard is Err, but waits while the first attempt to connect is under way.
+// ErrOnceHeard is like Err, but first waits until the first attempt to connect has succeeded or failed.
 func (l *Link) ErrOnceHeard(ctx context.Context) error {
 	if err := l.heard.Wait(ctx); err != nil {
 		return l.Explain(err)
@@ -166,8 +166,8 @@ func (l *Link) ErrOnceHeard(ctx context.Context) error {
 	return l.Err()
 }
 
-// AwaitSession waits until the credentials were presented and a session is established, and returns the session. The error is the cause of
-// ctx together with the reason why there is no session.
+// AwaitSession waits until the credentials have been presented and a session is established, and returns the session. The error combines
+// the cause of ctx with the reason why there is no session.
 func (l *Link) AwaitSession(ctx context.Context) (*Session, error) {
 	for {
 		err := l.admitted.Wait(ctx)
@@ -177,14 +177,14 @@ func (l *Link) AwaitSession(ctx context.Context) (*Session, error) {
 		if s := l.Session(); err == nil && s != nil {
 			return s, nil
 		}
-		// The session has expired meanwhile, and the library is about to report that it is disconnected.
+		// The session has just expired, and the library is about to report the end of the connection.
 		if err = retry.Pause(ctx, time.Millisecond); err != nil {
 			return nil, l.Explain(err)
 		}
 	}
 }
 
-// Explain adds to the error of a wait why ZooKeeper could not be reached, if it could not.
+// Explain returns cause, the error of a wait. If ZooKeeper cannot be reached, it adds the reason for that.
 func (l *Link) Explain(cause error) error {
 	if problem := l.Err(); problem != nil && !errors.Is(cause, problem) {
 		return fmt.Errorf("%w: %w", cause, problem)
@@ -192,7 +192,7 @@ func (l *Link) Explain(cause error) error {
 	return cause
 }
 
-// WaitFor calls wait, but returns when ctx ends.
+// WaitFor calls wait and returns when wait has returned. If ctx ends first, WaitFor returns at once.
 func WaitFor(ctx context.Context, wait func()) {
 	waiting, done := context.WithCancel(ctx)
 	go func() {

@@ -6,9 +6,9 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A proof works out what the answers on one connection prove about the session: since when the leader, which may expire the session, has
-// heard of it. The send time of the newest answer proves nothing, since a follower answers reads and pings by itself. ZooKeeper 3.8 and
-// 3.9 guarantee the following:
+// A proof finds out what the answers on one connection prove about the session. The leader may expire the session, and the proof shows
+// since when the leader has heard of the session. The send time of the newest answered request proves nothing, because a follower answers
+// reads and pings by itself. ZooKeeper 3.8 and 3.9 guarantee the following:
 //
 //   - A follower notes each request of a session, and reports what it has noted when the
 //     leader pings it, every half tick (Learner.ping, Leader.lead). The leader's clock of
@@ -21,19 +21,19 @@ import (
 //     write that was committed precedes any successor of that leader, who starts the
 //     clocks of all sessions anew.
 //
-// Three answers in a row therefore prove that the leader has heard of the first request: to a sync, to another sync at least half a tick
-// later, and to a write that was sent after the second answer. A sync alone proves nothing: a deposed leader that does not know of its
-// deposition still answers its clients.
+// Therefore three answers in a row prove that the leader has heard of the first request: the answer to a sync, the answer to another sync
+// at least half a tick later, and the answer to a write that was sent after the second answer. A sync alone proves nothing: a deposed
+// leader that does not know of its deposition still answers its clients.
 type proof struct {
-	halfTick time.Duration // the servers' at most
-	requests int           // sent on this connection
+	halfTick time.Duration // at most half a tick of the servers
+	requests int           // the number of requests sent on this connection
 
-	sync, answered time.Duration // the newest sync that counts: when it was sent, and answered
-	last, before   report        // the newest, and the one before, for writes that were on their way
+	sync, answered time.Duration // when the newest sync that counts was sent, and when it was answered
+	last, before   report        // the newest report, and the previous one, for writes that were sent before the newest report
 }
 
-// A report says that the leader knows of a request that was sent at a time. A report is confirmed once the leader answers a write behind
-// a certain number of requests.
+// A report says that the leader knows of a request, and has the time at which that request was sent. The report is confirmed when the
+// leader answers a write that was sent after a certain number of requests.
 type report struct {
 	of     time.Duration
 	behind int
@@ -42,7 +42,7 @@ type report struct {
 // A sentRequest is a request that has not been answered.
 type sentRequest struct {
 	op int32
-	n  int // its place among those of the connection
+	n  int // the number of the request on its connection
 	at time.Duration
 }
 
@@ -50,19 +50,20 @@ type sentRequest struct {
 // the session timeout.
 func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
 
-// opened starts a proof with the answer to a handshake. If the handshake resumed a session, the follower has asked the leader, which
-// starts its timer then (LearnerHandler, REVALIDATE). The first write shows whether that is still the leader.
+// The function opened starts a proof with the answer to a handshake. If the handshake resumed a session, the follower has asked the leader.
+// The leader then starts its timer for the session (LearnerHandler, REVALIDATE). The first write shows whether that leader is still the
+// leader.
 func opened(sent, answered, halfTick time.Duration) proof {
 	return proof{halfTick: halfTick, sync: sent, answered: answered, last: report{of: sent}, before: report{of: sent}}
 }
 
-// sent notes a request.
+// The method sent records a request.
 func (p *proof) sent(op int32, at time.Duration) sentRequest {
 	p.requests++
 	return sentRequest{op, p.requests, at}
 }
 
-// synced records the answer to a sync. A sync too soon after the previous one proves nothing new.
+// The method synced records the answer to a sync. A sync too soon after the previous one proves nothing new.
 func (p *proof) synced(q sentRequest, answered time.Duration) {
 	if q.at < p.answered+p.halfTick {
 		return
@@ -71,7 +72,7 @@ func (p *proof) synced(q sentRequest, answered time.Duration) {
 	p.sync, p.answered = q.at, answered
 }
 
-// wrote records the answer to a committed write. wrote returns the time since which the leader is known to have heard of the session.
+// The method wrote records the answer to a committed write. It returns the time after which the leader has certainly heard of the session.
 func (p *proof) wrote(q sentRequest) (heard time.Duration, ok bool) {
 	for _, r := range []report{p.last, p.before} {
 		if q.n > r.behind {
@@ -81,8 +82,8 @@ func (p *proof) wrote(q sentRequest) (heard time.Duration, ok bool) {
 	return 0, false
 }
 
-// committed reports whether a successful answer belongs to a write that the servers have committed. A multi that failed shows that in its
-// body, by the type of its first result.
+// The function committed reports whether a successful answer belongs to a write that the servers have committed. A multi may have failed
+// all the same: the type of its first result, in its body, shows that.
 func committed(op int32, body wire.Decoder) bool {
 	switch op {
 	case wire.OpCreate, wire.OpDelete, wire.OpSetData:

@@ -11,46 +11,46 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A Request is sent to the server, alone or together with others; see [Link.Ask]. It is one [read] or a [Transaction].
+// A Request is sent to the server, alone or together with others; see [Link.Ask]. It is one [read] or one [Transaction].
 type Request interface {
-	// ops are its operations.
+	// The method ops returns the operations of the request.
 	ops() []any
-	// call sends the request through the client library.
+	// The method call sends the request through the client library.
 	call(*attached) Answer
 }
 
-// An Answer is the result of a request. Which fields are set depends on the request.
+// An Answer is the result of a request. The type of the request determines which fields are set.
 type Answer struct {
 	Err      error
-	Created  []string // paths, of what is ephemeral
+	Created  []string // the paths of the created ephemeral nodes
 	Children []string
 	Stat     zk.Stat
-	Data     []byte // at most [maxData] of it
-	Refused  any    // of a transaction, the operation that Err is about, if that is known
+	Data     []byte // nil if it is longer than [maxData]
+	Refused  any    // the refused operation of a transaction, to which Err belongs, if it is known
 
-	// These are not set over a connection that the program has made:
-	Zxid    int64    // of the transaction
-	Session *Session // under which it was executed
+	// The following fields are not set over a connection that the program has made.
+	Zxid    int64    // the id of the transaction
+	Session *Session // the session under which the request was executed
 }
 
-// A read reads a znode, or lists its children, and may watch it. Unlike exists, it leaves no watch on a missing node, which would stay
-// without end.
+// A read reads a znode, or lists its children, and may set a watch. If the node is missing, it leaves no watch. The operation exists would
+// leave one that never ends.
 type read struct {
 	path    string
 	list    bool
-	Watch   bool     // it asks for the watch
-	watcher *Watcher // who hears of it
+	Watch   bool     // the request asks for a watch
+	watcher *Watcher // is notified of the event
 }
 
-// List is a request for the names of the children of a path.
+// List returns a request for the names of the children of a path.
 func List(path string) Request { return read{path: path, list: true} }
 
-// Get is a request for the state of a znode.
+// Get returns a request for the state and the content of a znode.
 func Get(path string) Request { return read{path: path} }
 
 func (r read) ops() []any { return []any{r} }
 
-// maxData is how much of a node's content is kept: more than any content of this package.
+// maxData is the size up to which the content of a node is kept. No content that this package writes is longer.
 const maxData = 1 << 10
 
 func kept(data []byte) []byte {
@@ -85,15 +85,15 @@ func (r read) call(c *attached) (a Answer) {
 	return a
 }
 
-// A removal ends the watch on a path.
+// A removal is a request that ends the watch on a path.
 type removal string
 
 func (r removal) ops() []any { return []any{r} }
 
 func (r removal) call(*attached) Answer { panic("zklock: the client library cannot remove a watch") }
 
-// A Transaction creates and deletes znodes, all of them or none. The library cannot decode the answer to the creation of a container, a
-// node that the server removes when it is empty. In that case the error is zk.ErrAPIError.
+// A Transaction creates and deletes znodes: all of them or none. The library cannot decode the answer to the creation of a container, which
+// is a node that the server removes when it is empty. In that case the error is zk.ErrAPIError.
 type Transaction []any
 
 func (t Transaction) ops() []any { return t }
@@ -118,7 +118,7 @@ func (t Transaction) call(c *attached) (a Answer) {
 	return a
 }
 
-// create records the path of a created node. If the server cannot have given it that path, the outcome is unknown.
+// The method create records the path of a created node. If the server cannot have given it that path, the outcome is unknown.
 func (a *Answer) create(op *zk.CreateRequest, path string) {
 	number, ok := strings.CutPrefix(path, op.Path)
 	if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {
@@ -149,7 +149,7 @@ func opOf(op any) int32 {
 	panic(fmt.Sprintf("zklock: no operation of a request: %T", op))
 }
 
-// resultOf returns the type of its result.
+// resultOf returns the type of the result of an operation in a multi.
 func resultOf(op any) int32 {
 	if q, ok := op.(*zk.CreateRequest); ok && q.Flags == zk.FlagContainer {
 		return wire.OpCreate2
@@ -157,7 +157,7 @@ func resultOf(op any) int32 {
 	return opOf(op)
 }
 
-// encode appends the operations of a multi, each behind its header.
+// encode appends the operations of a multi. A header precedes each operation.
 func encode(e wire.Encoder, ops []any) wire.Encoder {
 	for _, op := range ops {
 		e.MultiHeader(wire.MultiHeader{Op: opOf(op), Code: -1})
@@ -188,7 +188,7 @@ func encode(e wire.Encoder, ops []any) wire.Encoder {
 	return e
 }
 
-// decode reads the result of an operation that has succeeded.
+// decode reads the result of an operation that was executed.
 func (a *Answer) decode(d *wire.Decoder, op any) {
 	switch op := op.(type) {
 	case read:
@@ -196,7 +196,7 @@ func (a *Answer) decode(d *wire.Decoder, op any) {
 			a.Children = d.Strings()
 			return
 		}
-		a.Data = kept(d.Buffer()) // the frame is read into again
+		a.Data = kept(d.Buffer()) // copied, because the memory of the frame is reused
 		a.Stat = zk.Stat{
 			Czxid: d.Int64(), Mzxid: d.Int64(), Ctime: d.Int64(), Mtime: d.Int64(),
 			Version: d.Int32(), Cversion: d.Int32(), Aversion: d.Int32(),
@@ -210,7 +210,7 @@ func (a *Answer) decode(d *wire.Decoder, op any) {
 	}
 }
 
-// decodeOneOf decodes the result of an operation in a multi. If it was refused, it returns the reason.
+// decodeOneOf decodes the result of an operation in a multi. If the operation was refused, it returns the reason.
 func (a *Answer) decodeOneOf(d *wire.Decoder, op any) (refusal error) {
 	switch h := d.MultiHeader(); {
 	case h.Done:

@@ -18,30 +18,31 @@ import (
 )
 
 const (
-	findTimeout   = 3 * time.Second // bounds the first look-up of all names
-	lookUpTimeout = time.Second     // bounds one that keeps the client from connecting again
+	findTimeout   = 3 * time.Second // limits the first look-up of all names
+	lookUpTimeout = time.Second     // limits a later look-up, which delays the next connection
 )
 
-// A LookUp finds the addresses of a host; the host may be an address itself.
+// A LookUp finds the addresses of a host. The host may itself be an address.
 type LookUp func(ctx context.Context, host string) (addresses []string, err error)
 
-// servers choose the server that the library dials next: they are its host provider, and give its dialer the address. The library uses
-// one goroutine for both. The library's own provider looks names up only once; here a name is looked up each time it is dialed.
+// The type servers chooses the server that the library dials next. It is the library's host provider, and it also gives the address to the
+// dialer. The library uses one goroutine for both. The library's own provider looks names up only once, but this one looks a name up each
+// time it is dialed.
 type servers struct {
-	names  []string // host:port, in the order that the library has shuffled them into
-	lookUp LookUp   // nil if names are dialed as they are
+	names  []string // host:port, in the order into which the library has shuffled them
+	lookUp LookUp   // nil if names are dialed without a look-up
 	known  map[string]found
 	logger *slog.Logger
 
-	last  int      // the one that was named last
-	left  []string // its addresses that have not been dialed yet
-	tried int      // how many have been named since the last connection or pause
+	last  int      // the index of the name that Next returned last
+	left  []string // the addresses of that name that have not been dialed yet
+	tried int      // how many names Next has returned since the last connection or pause
 }
 
-// A found is the newest result of looking up a name.
+// A found is the newest result of the look-up of a name.
 type found struct {
-	addresses []string // of the last look-up that succeeded
-	err       error    // of a later one that failed
+	addresses []string // found by the last look-up that succeeded
+	err       error    // the error of a later look-up that failed
 }
 
 func (s *servers) Init(names []string) error {
@@ -51,8 +52,8 @@ func (s *servers) Init(names []string) error {
 
 func (s *servers) Len() int { return len(s.names) }
 
-// Next returns the server to dial next: the same one as long as it has more addresses. The library pauses for a second after each server
-// was tried in vain.
+// Next returns the server to dial next. It returns the same server again while that server has more addresses. After each server was tried
+// without success, the library pauses for a second.
 func (s *servers) Next() (server string, pause bool) {
 	if len(s.left) > 0 {
 		return s.names[s.last], false
@@ -68,8 +69,8 @@ func (s *servers) Next() (server string, pause bool) {
 // Connected is called when the handshake has succeeded.
 func (s *servers) Connected() { s.tried, s.left = 0, nil }
 
-// address returns the address to dial for the server that Next has returned. If the name could not be looked up and the address is an old
-// one, stale is the reason.
+// address returns the address to dial for the server that Next has returned. If the name could not be looked up, it returns an address that
+// was found before, and stale is the error of the look-up.
 func (s *servers) address(ctx context.Context) (address string, stale error, err error) {
 	name := s.names[s.last]
 	if s.lookUp == nil {
@@ -90,7 +91,7 @@ func (s *servers) address(ctx context.Context) (address string, stale error, err
 }
 
 func (s *servers) resolve(ctx context.Context, name string) found {
-	host, port, _ := net.SplitHostPort(name) // it was checked that it is both
+	host, port, _ := net.SplitHostPort(name) // it was checked that name consists of a host and a port
 	hosts, err := s.lookUp(ctx, host)
 	if err == nil && len(hosts) == 0 {
 		err = fmt.Errorf("lookup %s: no address", host)
@@ -102,7 +103,7 @@ func (s *servers) resolve(ctx context.Context, name string) found {
 	return f
 }
 
-// note keeps the old addresses if there are no new ones, since the name service may be down.
+// note stores the result of a look-up. If the look-up failed, note keeps the old addresses, because the name service may be down.
 func (s *servers) note(name string, f found) found {
 	if f.err != nil {
 		f.addresses = s.known[name].addresses
@@ -111,8 +112,8 @@ func (s *servers) note(name string, f found) found {
 	return f
 }
 
-// find looks up all names before the library starts, because no context would end a look-up inside the library. find fails if no name has
-// an address. When ctx is cancelled, a query under way goes on in the background until it is answered or times out.
+// find looks up all names before the library starts, because no context would end a look-up inside the library. If no name has an address,
+// find fails. When ctx is cancelled, a look-up that has begun continues in the background until it is answered or times out.
 func (s *servers) find(ctx context.Context, names []string) error {
 	if s.lookUp == nil {
 		return nil
@@ -122,7 +123,7 @@ func (s *servers) find(ctx context.Context, names []string) error {
 		found
 	}
 	results := make(chan result, len(names))
-	// This context does not end with ctx: the error of the look-up could otherwise arrive before the end of ctx itself.
+	// This context does not end with ctx. Otherwise the error of the look-up could arrive before the end of ctx is noticed.
 	background, cancel := context.WithTimeout(context.WithoutCancel(ctx), findTimeout)
 	defer cancel()
 	for _, name := range names {
@@ -153,11 +154,11 @@ func (s *servers) find(ctx context.Context, names []string) error {
 	return nil
 }
 
-// The errors below say what prevents a connection, and what to do about it.
+// The errors below say what prevents a connection, and what the user can do.
 
-// dialError adds the name of the server, of which the cause may have only the address. A dialer may do more than connect: a server whose
-// ZooKeeper port gets TLS takes its first bytes for a frame, and closes the connection. If stale is not nil, the address was an old one,
-// because the name could not be looked up.
+// dialError adds the name of the server to err, which may name only the address. The dialer may do more than connect. For example, if it
+// uses TLS but the port does not, ZooKeeper takes the first bytes for a frame and closes the connection. If stale is not nil, the name
+// could not be looked up, and the address was found before.
 func dialError(server string, err, stale error) error {
 	if hungUp(err) {
 		err = fmt.Errorf("the server hung up on the dialer; it may have no TLS on this port: %w", err)
@@ -168,7 +169,7 @@ func dialError(server string, err, stale error) error {
 	return fmt.Errorf("dial %s: %w", server, err)
 }
 
-// tlsAdvice says what may be wrong with the port, the names, or the certificates.
+// tlsAdvice says what may be wrong: the port, the names or the certificates.
 func tlsAdvice(err error) string {
 	var (
 		other     tls.RecordHeaderError
@@ -192,14 +193,14 @@ func tlsAdvice(err error) string {
 
 const refusedCertificate = "the server may want a client certificate that it trusts (Certificates of the configuration, see WithTLS): "
 
-// handshakeError adds the probable reason if the connection ended before the answer.
+// handshakeError adds the probable reason to err, if the connection ended before the answer.
 func handshakeError(err error, secure bool) error {
 	suspect := "may want TLS (see WithTLS and its secureClientPort)"
 	if secure {
 		suspect = "may want a client certificate that it trusts (see WithTLS)"
 	}
 	switch {
-	case isAlert(err): // from TLS 1.3 on, a server looks at the certificate of a client that has gone on
+	case isAlert(err): // from TLS 1.3 on, a server checks the client's certificate after the client has finished its handshake
 		return fmt.Errorf("%s%w", refusedCertificate, err)
 	case hungUp(err):
 		return fmt.Errorf("the server hung up; it %s, have no quorum, "+
@@ -210,12 +211,12 @@ func handshakeError(err error, secure bool) error {
 	return err
 }
 
-// otherProtocol recognizes by its first bytes an answer that does not come from ZooKeeper.
+// otherProtocol returns an error if the first bytes of an answer show that it does not come from ZooKeeper.
 func otherProtocol(answer *bufio.Reader) error {
 	switch head, _ := answer.Peek(4); {
 	case string(head) == "HTTP":
 		return errors.New("this is an HTTP server, not ZooKeeper")
-	case len(head) == 4 && head[0] == 0x15 && head[1] == 3: // an alert
+	case len(head) == 4 && head[0] == 0x15 && head[1] == 3: // a TLS alert
 		return errors.New("this port wants TLS; see WithTLS, or use the server's clientPort")
 	}
 	return nil
@@ -225,7 +226,7 @@ func hungUp(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// isAlert reports whether the other side of TLS has sent an alert.
+// isAlert reports whether err says that the peer has sent a TLS alert.
 func isAlert(err error) bool {
 	var alert *net.OpError
 	return errors.As(err, &alert) && alert.Op == "remote error"
