@@ -30,7 +30,7 @@ type Election struct {
 // A term is a time during which this process leads.
 type term struct {
 	hold *tier.Hold
-	ctx  context.Context // that of the function that leads
+	ctx  context.Context // the context of the function that leads
 }
 
 // New returns the election at path, which must be a valid lock path. It takes the options of [tier.Registry.Mutex]. New sends no request.

@@ -62,8 +62,8 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error]
 	}
 }
 
-// succeeds reports whether leader is new: neither the last one nor an earlier one, which a server that lags may still show. The store
-// shows tokens only to users with enough permissions.
+// succeeds reports whether leader is a new leader. It is not new if it is the last leader, or an earlier one that a server that lags behind
+// still shows. The store shows tokens only to users with enough permissions.
 func succeeds(leader, last tier.Contender) bool {
 	if leader.Token == 0 || last.Token == 0 {
 		return leader.ID != last.ID

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// steady is how long a term has to last in order to be followed by a short pause.
+// If a term lasts for at least steady, the pause after it is short.
 const steady = 10 * time.Second
 
 // Run campaigns until ctx ends, and calls lead whenever this process becomes the leader. The context of lead ends when ctx ends or when
@@ -32,7 +32,7 @@ const steady = 10 * time.Second
 // Caution: if lead ignores the end of its context, another process may lead while lead still runs. Several calls of Run in one process
 // compete like processes, and one leads at a time. If lead calls Run with its own context, Run returns an error.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64) error) error {
-	if tier.HoldFrom(ctx, e.mutex) != nil { // it would lead at once, within its own term
+	if tier.HoldFrom(ctx, e.mutex) != nil { // Run would lead at once, within the caller's own term
 		return e.failure("run", errors.New("the context is that of its leader"))
 	}
 	for pace := retry.New(); ; {
@@ -45,7 +45,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		switch {
 		case err != nil:
 			return errors.Join(err, led)
-		case led == ErrStop: //nolint:errorlint // one that says more is returned
+		case led == ErrStop: //nolint:errorlint // compared with ==, because an error that wraps ErrStop is returned
 			return nil
 		case errors.Is(led, ErrStop):
 			return led
@@ -55,28 +55,28 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		if time.Since(elected) >= steady {
 			pace.Reset()
 		}
-		_ = retry.Pause(ctx, pace.NextBackOff()) // at the end of ctx the next campaign says why
+		_ = retry.Pause(ctx, pace.NextBackOff()) // if ctx ends, the next campaign returns the reason
 	}
 }
 
-// serve calls lead for one term, and resigns. serve returns the error of lead, and the error of the release unless that only says that
-// the term was over.
+// serve calls lead for one term, and then resigns. It returns the error of lead, and the error of the release. If that error says only that
+// the lock was lost, serve does not return it.
 func (e *Election) serve(ctx context.Context, hold *tier.Hold, lead func(context.Context, int64) error) (led, err error) {
-	defer func() { // whatever lead does: a panic ends it as well
-		e.term.Store(nil) // first: the next one can be this process
+	defer func() { // deferred, so that it runs even if lead panics
+		e.term.Store(nil) // cleared before the release, because this process may lead the next term
 		if err = hold.Release(); errors.Is(err, tier.ErrLost) {
 			err = nil
 		}
 	}()
 	t := &term{hold: hold, ctx: hold.Context(ctx)}
-	if t.ctx.Err() != nil { // it reads the clock, now
+	if t.ctx.Err() != nil { // this checks the clock now
 		return nil, nil
 	}
 	e.term.Store(t)
 	return lead(t.ctx, hold.Token()), nil
 }
 
-// endOf returns why ctx has ended, together with the error of lead if that is a different one.
+// endOf returns the reason for the end of ctx. If the error of lead is another error, endOf adds it.
 func endOf(ctx context.Context, led error) error {
 	cause := context.Cause(ctx)
 	if led == nil || errors.Is(led, cause) || errors.Is(led, ctx.Err()) {

@@ -87,10 +87,10 @@ func (s *Server) Connect(opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return locks, nil
 }
 
-// none is the type of this store's own options: there are none.
+// The type none stands for options of this store alone. There are none.
 type none struct{ tier.RegistryOption }
 
-// process returns the process of a registry. A closed registry has none, so no fault can affect it.
+// The method process returns the process of a registry. A closed registry has no process, so no fault can affect it.
 func (s *Server) process(locks *tier.Registry) *memory.Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()

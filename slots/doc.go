@@ -5,39 +5,41 @@
 //		return makeReport(ctx, slot.Time) // ctx ends if the lock is lost
 //	})
 //
-// Call Run in every process. The process that gets the lock keeps it and runs all slots; the others wait to take over. A ledger beside the
-// lock (see [tier.Hold.Save]) says which slot was begun and how it ended. Therefore a slot runs once, however short the job is, however
-// much the clocks differ, and also if the process dies. Caution: the ledger is the value of the lock. Do not save another one there.
+// Call Run in every process. The process that gets the lock keeps it and runs all slots. The other processes wait to take over. A ledger
+// beside the lock (see [tier.Hold.Save]) says which slot was begun last, and how it ended. Therefore a slot runs once. This is true even if
+// the job is very short, if the clocks of the processes differ, or if a process dies. Caution: the ledger is the value of the lock. Do not
+// save another value there.
 //
 // # What is promised
 //
-// No slot is begun twice, with two exceptions that you choose: [AfterCrash] with [Retry], and [AfterError]. By default a slot whose
-// process crashed during the run is skipped. A run that loses the lock counts as crashed, and so does one that returns an error after ctx
-// has ended.
+// No slot begins twice, with two exceptions that you choose: [AfterCrash] with [Retry], and [AfterError]. If the process crashes during a
+// run, the slot is skipped by default. A run that loses the lock counts as crashed. A run that returns an error after ctx has ended also
+// counts as crashed.
 //
-// Slots start by the clock of the process that has the lock. If the next process has an earlier clock, slots that were begun do not run
-// again; its next slot starts later by the difference. Only the newest slot that was missed runs, unless [CatchUp] says otherwise.
+// Slots start by the clock of the process that has the lock. The next process may have a clock that is behind. It then does not run the
+// same slots again, and its next slot starts later by the difference. Of the slots that were missed, only the newest runs; [CatchUp]
+// changes this number.
 //
-// The lock protects the run as any lock does: a process that is paused may work on after another one has taken over. Use [Slot.Token] or
-// guarded writes for what must not be written late.
+// The lock protects a run as any lock does: if a process is paused, it may continue to work after another process has taken over. If a late
+// write does harm, use [Slot.Token] or guarded writes.
 //
 // # Schedules
 //
-// A [Schedule] is a function that returns the next time after a time. [Every] gives intervals from an origin that all processes share. The
-// Next method of a schedule of robfig/cron is one, too:
+// A [Schedule] is a function that returns the next slot after a given time. [Every] returns a schedule with a fixed interval, counted from
+// an origin that all processes share. You can also use the method Next of a schedule of robfig/cron:
 //
 //	daily, err := cron.ParseStandard("CRON_TZ=Europe/Berlin 0 3 * * *")
 //	…
 //	report := slots.New(mutex, daily.Next)
 //
-// Without CRON_TZ, cron expressions are in UTC. When clocks change for summer time, that parser decides: a time that does not exist has no
-// slot on that day, and a time that exists twice has two.
+// Without CRON_TZ, cron expressions are in UTC. When the clocks change for summer time, the parser of robfig/cron decides. A time that does
+// not exist on a day has no slot on that day. A time that exists twice has two slots.
 //
-// The processes should have the same schedule. During a rollout, the schedule of the process that has the lock counts, from the slot after
-// the last one that was begun. A process that finds a ledger of another schedule logs a warning.
+// All processes should have the same schedule. During a rollout, the schedule of the process that has the lock is used. It is used from the
+// slot after the last begun slot. If a process finds a ledger of another schedule, it logs a warning.
 //
 // # What it costs
 //
-// A slot takes two writes: one to begin it, and one to end it. A process that takes over loads the ledger once. Waiting processes cost
-// nothing but their place in the queue.
+// A slot takes two writes: one at its beginning and one at its end. A process that takes over loads the ledger once. A waiting process only
+// has its place in the queue, and sends no requests for slots.
 package slots

@@ -10,18 +10,18 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// format marks a ledger of this version.
+// format is the first field of a ledger of this version.
 const format = "tierlock slots 1"
 
-// A ledger is the value beside the lock: the newest slot that was begun, and how it ended.
+// A ledger is the value beside the lock. It says which slot was begun last, and how it ended.
 type ledger struct {
 	Format  string    `json:"format"`
 	Slot    time.Time `json:"slot"`
 	State   state     `json:"state"`
 	Attempt int       `json:"attempt,omitempty"`
-	Token   int64     `json:"token,omitempty"` // of the hold that has begun it
+	Token   int64     `json:"token,omitempty"` // the token of the hold under which the ledger was last written
 	Retry   time.Time `json:"retry,omitzero"`  // when a failed slot runs again; the zero time if it does not
-	Next    time.Time `json:"next"`            // the slot after it, by the schedule of the writer
+	Next    time.Time `json:"next"`            // the slot after this one, by the schedule of the process that wrote the ledger
 }
 
 type state string
@@ -33,7 +33,7 @@ const (
 	skipped state = "skipped"
 )
 
-// load reads the ledger; there is none in a lock that was never used for slots.
+// load reads the ledger. If the lock was never used for slots, there is no ledger, and found is false.
 func load(ctx context.Context, m *tier.Mutex) (l ledger, found bool, err error) {
 	v, err := m.Load(ctx)
 	if errors.Is(err, tier.ErrNoValue) {
@@ -52,7 +52,7 @@ func load(ctx context.Context, m *tier.Mutex) (l ledger, found bool, err error) 
 func (l ledger) save(ctx context.Context, hold *tier.Hold) error {
 	l.Format, l.Token = format, hold.Token()
 	data, err := json.Marshal(l)
-	if err != nil { // a time that no text has
+	if err != nil { // the time cannot be written as text, for example because its year is too large
 		return fmt.Errorf("slots: %s: slot %v: %w", hold.Path(), l.Slot, err)
 	}
 	return hold.Save(ctx, data)

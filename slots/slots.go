@@ -11,12 +11,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Schedule returns the time of the first slot after a time, and the zero time if there is none. It gets times in UTC, and has to give
-// the same answer in every process. Any function will do, such as the Next method of a schedule of robfig/cron.
+// A Schedule returns the time of the first slot after a given time. If there is none, it returns the zero time. The given times are in UTC.
+// For the same time, a schedule has to return the same slot in every process. For example, use the method Next of a schedule of
+// robfig/cron.
 type Schedule func(after time.Time) time.Time
 
-// Every returns the schedule of the times origin, origin + interval, and so on, also before the origin. All processes have to use the same
-// origin, such as the zero time. It panics if interval is not positive.
+// Every returns a schedule with a slot at origin, and one slot per interval before and after origin. All processes have to use the same
+// origin, for example the zero time. Every panics if interval is not positive.
 func Every(interval time.Duration, origin time.Time) Schedule {
 	if interval <= 0 {
 		panic(fmt.Sprintf("slots: interval %v", interval))
@@ -31,15 +32,15 @@ func Every(interval time.Duration, origin time.Time) Schedule {
 	}
 }
 
-// A Slot is one time of a schedule, as the job gets it.
+// A Slot is one time of a schedule. The job gets it as an argument.
 type Slot struct {
 	Time    time.Time
-	Late    time.Duration // by how much the run starts after Time, by the clock of this process
-	Attempt int           // 1, and more after a crash or an error
+	Late    time.Duration // how long after Time the run starts, by the clock of this process
+	Attempt int           // 1 for the first run, and more after a crash or an error
 	Token   int64         // the fencing token of the lock
 }
 
-// A Policy says what becomes of a slot whose process crashed during the run.
+// A Policy says what happens to a slot if the process crashed during its run.
 type Policy int
 
 // The policies for [AfterCrash].
@@ -48,14 +49,14 @@ const (
 	Retry               // the next process runs it again
 )
 
-// All is for [CatchUp]: no slot is missed.
+// All is an argument of [CatchUp]: all slots that were missed run.
 const All = math.MaxInt
 
-// An Option is for [New].
+// An Option is an option of [New].
 type Option func(*Job)
 
-// AfterCrash says whether a slot that was begun and not ended runs again. The default is [Skip]: a slot runs at most once. With [Retry] a
-// job that crashes its process does so again: look at [Slot.Attempt].
+// AfterCrash says whether a slot that was begun, but not ended, runs again. The default is [Skip]: a slot runs at most once. With [Retry],
+// a job that crashes its process may crash it again and again, so look at [Slot.Attempt].
 func AfterCrash(p Policy) Option { return func(j *Job) { j.afterCrash = p } }
 
 // AfterError runs a slot whose run returned an error again, retries times at most. The first pause is backoff, and each further one twice
@@ -64,27 +65,28 @@ func AfterError(retries int, backoff time.Duration) Option {
 	return func(j *Job) { j.retries, j.backoff = retries, backoff }
 }
 
-// CatchUp says how many slots run that came due while no process ran, or while a run took longer than the interval: the newest n of them,
-// the oldest first. The default is 1. With 0 none runs, and with [All] every one.
+// CatchUp says how many missed slots run. A slot is missed if it comes due while no process runs, or while the run of an earlier slot takes
+// longer than the interval. The newest n of the missed slots run, the oldest of these first. The default is 1. With 0 no missed slot runs,
+// and with [All] every missed slot runs.
 func CatchUp(n int) Option { return func(j *Job) { j.catchUp = n } }
 
-// OnSlot calls f for each [Event], in the goroutine of Run: f delays the slots if it blocks.
+// OnSlot calls f for each [Event], in the goroutine of Run. If f blocks, it delays the slots.
 func OnSlot(f func(Event)) Option { return func(j *Job) { j.onSlot = f } }
 
-// A Kind is what happened to a slot.
+// A Kind is a kind of [Event].
 type Kind string
 
-// What happened to a slot.
+// These are the kinds of events.
 const (
-	Retried  Kind = "retried"   // it begins again after a crash or an error
-	CaughtUp Kind = "caught-up" // it begins, although it came due earlier
-	Ran      Kind = "ran"       // its run returned nil
-	Failed   Kind = "failed"    // its run returned an error
-	Skipped  Kind = "skipped"   // it does not run, or not again
-	Lost     Kind = "lost"      // the lock was lost during its run
+	Retried  Kind = "retried"   // the slot begins again after a crash or an error
+	CaughtUp Kind = "caught-up" // the slot begins late, because it was missed
+	Ran      Kind = "ran"       // the run of the slot returned nil
+	Failed   Kind = "failed"    // the run of the slot returned an error
+	Skipped  Kind = "skipped"   // the slot does not run, or does not run again
+	Lost     Kind = "lost"      // the lock was lost during the run of the slot
 )
 
-// An Event is what happened to a slot.
+// An Event describes what happened to a slot.
 type Event struct {
 	Kind  Kind
 	Slot  Slot
@@ -93,7 +95,7 @@ type Event struct {
 	Err   error         // of Failed and Lost
 }
 
-// A Job is a schedule under a lock. It is safe for concurrent use.
+// A Job runs the slots of a schedule under a lock. Its methods may be called concurrently.
 type Job struct {
 	mutex      *tier.Mutex
 	schedule   Schedule
@@ -102,10 +104,10 @@ type Job struct {
 	backoff    time.Duration
 	catchUp    int
 	onSlot     func(Event)
-	now        func() time.Time // in tests, that of a clock which goes wrong
+	now        func() time.Time // replaced in tests by a clock that is wrong
 }
 
-// New returns the job whose slots the lock guards. It sends no request. The lock must be for this job alone.
+// New returns a job that runs the slots of a schedule under the lock of mutex. It sends no request. Do not use the lock for anything else.
 func New(mutex *tier.Mutex, schedule Schedule, opts ...Option) *Job {
 	j := &Job{mutex: mutex, schedule: schedule, catchUp: 1, onSlot: func(Event) {}, now: time.Now}
 	for _, opt := range opts {
@@ -117,15 +119,16 @@ func New(mutex *tier.Mutex, schedule Schedule, opts ...Option) *Job {
 // ErrNoSlot means that the schedule has no further slot.
 var ErrNoSlot = errors.New("the schedule has no further slot")
 
-// errMoved ends a tenure: the lock was lost, or a revoke was requested.
+// errMoved ends a tenure. It means that the lock was lost, or that another process asked for it.
 var errMoved = errors.New("the lock goes to another process")
 
-// Run waits for the lock and runs the slots, one after another, until ctx ends. It then returns the cause of ctx, after f has returned. It
-// returns earlier with an error that wraps [ErrNoSlot], and with one that retrying cannot fix: a schedule that goes backwards, a ledger
-// of another version, a missing permission. If f panics, so does Run, and the slot counts as crashed.
+// Run waits for the lock, and then runs the slots one after another until ctx ends. When ctx has ended, Run waits until f has returned, and
+// returns the cause of ctx. Run returns earlier if the schedule has no further slot; the error then wraps [ErrNoSlot]. It also returns
+// earlier if there is an error that retrying cannot fix. Examples are a schedule that goes backwards, a ledger of another version, and a
+// missing permission. If f panics, Run panics, and the slot counts as crashed.
 //
-// The context of f carries the hold ([tier.HoldFrom]) and ends when ctx ends or the lock is lost. An error of f does not end Run. Run gives
-// the lock to another process between two slots when that is asked for, as tierlock revoke does.
+// The context of f carries the hold ([tier.HoldFrom]). It ends when ctx ends or when the lock is lost. An error of f does not end Run. If
+// another process asks for the lock, for example through "tierlock revoke", Run gives it the lock between two slots.
 func (j *Job) Run(ctx context.Context, f func(ctx context.Context, slot Slot) error) error {
 	for {
 		hold, err := j.mutex.Acquire(ctx)
@@ -150,16 +153,16 @@ func (j *Job) Run(ctx context.Context, f func(ctx context.Context, slot Slot) er
 	}
 }
 
-// A tenure is the time for which this process has the lock.
+// A tenure is the time during which this process has the lock.
 type tenure struct {
 	*Job
 	hold   *tier.Hold
-	ctx    context.Context // ends with the lock
+	ctx    context.Context // ends when the lock is lost or released
 	ledger ledger
 }
 
-// hold runs slots while the process has the lock. To acquire the lock for each slot would cost a transfer, and each process would load the
-// ledger.
+// hold runs slots as long as the process has the lock. If the process acquired the lock for each slot, each slot would cost a transfer, and
+// each process would have to load the ledger.
 func (j *Job) hold(ctx context.Context, hold *tier.Hold, f func(context.Context, Slot) error) error {
 	defer hold.Release()
 	t := &tenure{Job: j, hold: hold, ctx: hold.Context(ctx)}
@@ -177,7 +180,7 @@ func (j *Job) hold(ctx context.Context, hold *tier.Hold, f func(context.Context,
 	return err
 }
 
-// begin takes over the ledger. The first process of all writes one: slots count from then on.
+// begin loads the ledger. If there is none, begin writes the first ledger, and only slots after the present time run.
 func (t *tenure) begin() (err error) {
 	var found bool
 	if t.ledger, found, err = load(t.ctx, t.mutex); err != nil {
@@ -201,7 +204,7 @@ func (t *tenure) begin() (err error) {
 	return nil
 }
 
-// note writes the ledger, also after the end of the context of Run: only a lock that is lost makes that fail.
+// note writes the ledger. The end of the context of Run does not prevent this, but the loss of the lock does.
 func (t *tenure) note(l ledger) (err error) {
 	if l.Next, err = t.after(l.Slot); err != nil && !errors.Is(err, ErrNoSlot) {
 		return err
@@ -212,7 +215,7 @@ func (t *tenure) note(l ledger) (err error) {
 	return err
 }
 
-// after is the slot after a time.
+// after returns the first slot after the given time.
 func (t *tenure) after(last time.Time) (time.Time, error) {
 	switch next := t.schedule(last.UTC()).Round(0); {
 	case next.IsZero():
@@ -224,12 +227,12 @@ func (t *tenure) after(last time.Time) (time.Time, error) {
 	}
 }
 
-// next waits until a slot is due, and returns how it comes to run if it is not simply its time.
+// next waits until a slot is due, and returns the slot. If the slot is a new one that runs at its time, how is "".
 func (t *tenure) next() (slot Slot, how Kind, err error) {
 	l := t.ledger
 	slot = Slot{Time: l.Slot, Attempt: l.Attempt + 1}
 	switch {
-	case l.State == begun: // its process crashed
+	case l.State == begun: // the process that has begun the slot crashed
 		return slot, Retried, t.wait(time.Time{})
 	case !l.Retry.IsZero():
 		return slot, Retried, t.wait(l.Retry)
@@ -244,7 +247,7 @@ func (t *tenure) next() (slot Slot, how Kind, err error) {
 	return Slot{Time: due, Attempt: 1}, how, err
 }
 
-// due is the slot to run after the last one. It leaves out all slots that were missed but the newest.
+// due returns the slot to run after the last one. It leaves out the missed slots that do not have to run, and reports them.
 func (t *tenure) due(last time.Time) (due time.Time, missed bool, err error) {
 	due, err = t.after(last)
 	now := t.now()
@@ -252,7 +255,7 @@ func (t *tenure) due(last time.Time) (due time.Time, missed bool, err error) {
 		return due, missed, err
 	}
 	var newest []time.Time
-	var left time.Time // the newest that does not run
+	var left time.Time // the newest slot that does not run
 	count := 0
 	for ; err == nil && !due.After(now) && t.ctx.Err() == nil; due, err = t.after(due) {
 		if newest = append(newest, due); len(newest) > t.catchUp {
@@ -269,10 +272,10 @@ func (t *tenure) due(last time.Time) (due time.Time, missed bool, err error) {
 	return due, false, err
 }
 
-// longest is after how long a wait looks at the clock again, which may be set.
+// The wait for a slot checks the clock at least once in this time, because the clock may be set.
 const longest = time.Minute
 
-// wait waits for a time. It ends when the lock is lost, when ctx ends, and when another process asks for the lock.
+// wait waits until the given time. It returns an error if ctx ends, if the lock is lost, or if another process asks for the lock.
 func (t *tenure) wait(until time.Time) error {
 	for {
 		timer := time.NewTimer(min(until.Sub(t.now()), longest))
@@ -291,7 +294,8 @@ func (t *tenure) wait(until time.Time) error {
 	}
 }
 
-// run begins a slot, runs it, and ends it. It writes no outcome of a run that has lost the lock, or that ctx has ended.
+// The method run begins a slot, calls f, and records the outcome. If the run has lost the lock, it records no outcome. If the run returned
+// an error after ctx had ended, it records none either.
 func (t *tenure) run(slot Slot, how Kind, f func(context.Context, Slot) error) error {
 	slot.Token, slot.Late = t.hold.Token(), max(t.now().Sub(slot.Time), 0)
 	l := ledger{Slot: slot.Time, State: begun, Attempt: slot.Attempt}

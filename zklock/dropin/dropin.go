@@ -72,7 +72,7 @@ func (l *Lock) LockWithData(data []byte) error {
 		return zk.ErrDeadlock
 	}
 	mutex := l.locks.Mutex(l.path, nodeOption{LockOption: l.acl}, nodeOption{LockOption: zknode.NodeData(data)})
-	hold, err := mutex.Acquire(context.Background()) // zk.Lock has no context
+	hold, err := mutex.Acquire(context.Background()) // zk.Lock has no parameter for a context
 	if errors.Is(err, tier.ErrClosed) {
 		return errors.Join(err, zk.ErrClosing)
 	}
@@ -103,7 +103,7 @@ func (l *Lock) Unlock() error {
 	}
 	err := hold.Release()
 	switch {
-	case errors.Is(err, tier.ErrClosed): // with the connection
+	case errors.Is(err, tier.ErrClosed): // the connection was closed
 		return errors.Join(err, zk.ErrConnectionClosed)
 	case errors.Is(err, tier.ErrLost):
 		return errors.Join(err, zk.ErrNoNode)
@@ -111,8 +111,8 @@ func (l *Lock) Unlock() error {
 	return err
 }
 
-// registries are the registries of connections with which NewLock was called, as long as a handle is in use. All references are weak: the
-// map keeps neither connection nor registry alive.
+// The map registries has the registries of the connections with which NewLock was called, as long as a handle is in use. All references are
+// weak, so the map keeps neither a connection nor a registry alive.
 var registries = struct {
 	mu sync.Mutex // guards the field below
 	of map[weak.Pointer[zk.Conn]]weak.Pointer[tier.Registry]
@@ -125,14 +125,14 @@ func registryOf(conn *zk.Conn) *tier.Registry {
 	if locks := registries.of[key].Value(); locks != nil {
 		return locks
 	}
-	client, _ := zknode.Attach(conn) // it refuses nothing but options
+	client, _ := zknode.Attach(conn) // Attach fails only if an option is wrong, and there is none
 	locks := tier.New(zknode.Tier(client), tier.WithRounds())
 	known := weak.Make(locks)
 	registries.of[key] = known
 	runtime.AddCleanup(locks, func(key weak.Pointer[zk.Conn]) {
 		registries.mu.Lock()
 		defer registries.mu.Unlock()
-		if registries.of[key] == known { // else another registry has come since
+		if registries.of[key] == known { // otherwise another registry has replaced it
 			delete(registries.of, key)
 		}
 	}, key)

@@ -11,11 +11,11 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// maxFrame is the server's default jute.maxbuffer: longer frames end the connection.
+// maxFrame is the server's default jute.maxbuffer. A longer frame ends the connection.
 const maxFrame = 0xfffff
 
-// A conn is one connection of a client. It has four goroutines: read never stops reading, so that a client can always write; process
-// handles one request after the other; write sends replies and events; deliver delays frames if there is a distance.
+// A conn is one connection of a client. It has four goroutines. read never stops reading, so that a client can always write. process
+// handles one request after the other. write sends replies and events. deliver delays frames if the configuration has a latency.
 type conn struct {
 	server *Server
 	member *Member
@@ -25,17 +25,17 @@ type conn struct {
 	away   *queue[travelling]
 	done   chan struct{} // closed by cutLocked
 
-	// Guarded by server.mu.
-	claim   int64    // the session whose frames these are; before the answer to the handshake, the one it asks for
+	// The following fields are guarded by server.mu.
+	claim   int64    // the session to which these frames belong; before the answer to the handshake, the session that the client requests
 	session *session // nil before the handshake and after the connection has ended
 	auth    []identity
 	ended   bool
-	steps   []*step // requests in order; the first one waits for the leader
+	steps   []*step // the requests in order; the first one may wait for the leader
 }
 
-// A step is a request in the order of its connection.
+// A step is a request, which waits for its turn among the requests of its connection.
 type step struct {
-	ready bool // for its answer: the leader has it, or need not
+	ready bool // it can be answered: the leader has the request, or need not have it
 	run   func()
 }
 
@@ -70,7 +70,7 @@ func (c *conn) process() {
 	}
 }
 
-// request handles one request. A request of a connection that has ended is dropped.
+// The method request handles one request. If the connection has ended, it drops the request.
 func (c *conn) request(body []byte) {
 	d := &wire.Decoder{Rest: body}
 	h := d.RequestHeader()
@@ -81,7 +81,7 @@ func (c *conn) request(body []byte) {
 	if !c.lockOpen(Request) {
 		return
 	}
-	if c.session == nil { // its session has been closed or refused
+	if c.session == nil { // the session of the connection was closed or refused
 		c.server.mu.Unlock()
 		return
 	}
@@ -98,7 +98,7 @@ func (c *conn) request(body []byte) {
 		c.cut()
 		return
 	}
-	// The gate may have been shut while the hook ran.
+	// The direction may have been blocked while the hook ran.
 	if !c.lockOpen(Request) {
 		return
 	}
@@ -118,10 +118,10 @@ func (c *conn) request(body []byte) {
 	c.stepLocked()
 }
 
-// arrivedLocked is called when the leader gets a request that had to wait.
+// arrivedLocked is called when the leader receives a request that had to wait.
 func (c *conn) arrivedLocked(st *step, sess *session, op int32, d *wire.Decoder) {
 	switch s := c.server; {
-	case s.sessions[sess.id] != sess || sess.member != c.member: // expired, or moved to another member
+	case s.sessions[sess.id] != sess || sess.member != c.member: // the session has expired, or uses another member now
 	case c.ended && op == wire.OpClose:
 		s.endLocked(sess)
 	case c.ended && op != wire.OpSync:
@@ -132,7 +132,7 @@ func (c *conn) arrivedLocked(st *step, sess *session, op int32, d *wire.Decoder)
 	}
 }
 
-// stepLocked answers requests that can be answered, in order.
+// stepLocked answers the requests that can be answered, in order.
 func (c *conn) stepLocked() {
 	for len(c.steps) > 0 && c.steps[0].ready && !c.ended && c.session != nil {
 		first := c.steps[0]
@@ -142,7 +142,7 @@ func (c *conn) stepLocked() {
 }
 
 func (c *conn) write() {
-	defer c.away.close() // ends deliver, by that read, and by that process
+	defer c.away.close() // ends deliver; this ends read, and that ends process
 	for {
 		o, ok := c.out.pop()
 		if !ok || !c.send(o) {
@@ -170,14 +170,14 @@ func (c *conn) send(o outgoing) bool {
 	return c.depart(o.bytes)
 }
 
-// sendEvent queues a watch event. sendEvent is called with server.mu held.
+// sendEvent queues a watch event. The caller has locked server.mu.
 func (c *conn) sendEvent(kind zk.EventType, path string) {
 	f := c.server.frameLocked(c, Reply, "event", path)
 	c.out.push(outgoing{f, eventFrame(kind, path)})
 }
 
-// lockOpen waits until nothing blocks the direction, and returns with server.mu locked. lockOpen returns false, and server.mu unlocked,
-// if the connection ended first.
+// lockOpen waits until nothing blocks the direction. It then locks server.mu and returns true. If the connection ends first, it returns
+// false, and server.mu is not locked.
 func (c *conn) lockOpen(dir Direction) bool {
 	for {
 		c.server.mu.Lock()
@@ -197,7 +197,7 @@ func (c *conn) lockOpen(dir Direction) bool {
 	}
 }
 
-// lockLed is lockOpen for a handshake, which the leader has to confirm. A deposed leader answers from its own state.
+// lockLed is like lockOpen, for a handshake that the leader has to confirm. A deposed leader confirms it from its own state.
 func (c *conn) lockLed(session int64) bool {
 	for {
 		if !c.lockOpen(Request) {
@@ -222,7 +222,7 @@ func (c *conn) cut() {
 	c.cutLocked()
 }
 
-// cutLocked breaks the connection at once. The session, if any, stays.
+// cutLocked breaks the connection at once. Its session continues.
 func (c *conn) cutLocked() {
 	if c.ended {
 		return
@@ -237,7 +237,7 @@ func (c *conn) cutLocked() {
 	c.detachLocked()
 }
 
-// detachLocked takes the connection out of everything that could still queue a frame for it.
+// detachLocked removes the connection from everything that could still queue a frame for it.
 func (c *conn) detachLocked() {
 	c.member.watches.data.drop(c)
 	c.member.watches.child.drop(c)
@@ -247,24 +247,24 @@ func (c *conn) detachLocked() {
 	c.session = nil
 }
 
-// finishLocked ends the connection once all that is queued for it has been sent.
+// finishLocked ends the connection after all queued frames have been sent.
 func (c *conn) finishLocked() {
 	c.out.close()
 	c.detachLocked()
 }
 
-// A travelling frame is on its way between client and server.
+// A travelling is a frame on its way between client and server.
 type travelling struct {
 	bytes []byte
 	due   time.Time
 }
 
-// travel sends a frame to the far end of q.
+// The method travel sends a frame to the other end of q.
 func (c *conn) travel(q *queue[travelling], bytes []byte) {
 	q.push(travelling{bytes, time.Now().Add(c.server.cfg.Latency)})
 }
 
-// arrival waits for the next frame at the far end of q; it returns false if there are no more.
+// The method arrival waits for the next frame at the other end of q. If there are no more frames, it returns false.
 func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
 	t, ok := q.pop()
 	if left := time.Until(t.due); ok && left > 0 {
@@ -273,8 +273,8 @@ func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
 	return t.bytes, ok
 }
 
-// depart sends a frame to the client. If there is no distance, the frame arrives before anything else happens to the connection: a reply
-// that was let through is not lost when the next one is cut.
+// The method depart sends a frame to the client. Without a latency, the frame arrives before anything else happens to the connection. A
+// reply that was let through is therefore not lost when the next reply is cut.
 func (c *conn) depart(bytes []byte) bool {
 	if c.server.cfg.Latency > 0 {
 		c.travel(c.away, bytes)
@@ -297,8 +297,8 @@ func (c *conn) deliver() {
 	}
 }
 
-// A queue is an unbounded FIFO with one consumer. It has to be unbounded. Over an unbuffered pipe, a server that stops reading until its
-// replies are read, and a client that does the same, would wait for each other.
+// A queue is an unbounded FIFO with one consumer. A bounded queue could deadlock: over an unbuffered pipe, the server would stop reading
+// until its replies are read, and the client may do the same.
 type queue[T any] struct {
 	mu     sync.Mutex // guards the fields below
 	ready  *sync.Cond
@@ -312,7 +312,7 @@ func newQueue[T any]() *queue[T] {
 	return q
 }
 
-// push appends item, unless the queue is closed.
+// push appends item. If the queue is closed, push drops item.
 func (q *queue[T]) push(item T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -322,7 +322,7 @@ func (q *queue[T]) push(item T) {
 	}
 }
 
-// pop waits for the first item; it returns false when the queue is closed and empty.
+// pop waits for the first item. If the queue is closed and empty, pop returns false.
 func (q *queue[T]) pop() (item T, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -336,7 +336,7 @@ func (q *queue[T]) pop() (item T, ok bool) {
 	return item, true
 }
 
-// close ends the queue after all its items have been popped.
+// close closes the queue. The consumer still gets the items that are in the queue.
 func (q *queue[T]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -344,7 +344,7 @@ func (q *queue[T]) close() {
 	q.ready.Signal()
 }
 
-// discard ends the queue at once, with its items.
+// discard closes the queue and drops its items.
 func (q *queue[T]) discard() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,10 +7,11 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// loaded is on the wall clock, because no bubble has started yet.
+// The time loaded is on the wall clock, because no bubble runs when the package is loaded.
 var loaded = time.Now().Round(0)
 
-// In a bubble the heartbeats of sessions go on whatever the test waits for, so the bubble itself detects no deadlock of locks.
+// In a bubble, the heartbeats of sessions continue whatever the test waits for. Therefore the bubble itself does not detect a deadlock of
+// locks.
 func init() {
 	second.Deadlock = func(what string) {
 		if time.Now().Round(0).Sub(loaded) < -apart {

@@ -53,8 +53,8 @@ func (f Frame) String() string {
 // can be compared with ==.
 type Action struct {
 	verb  verb
-	delay time.Duration // of delayed
-	code  int32         // of refused
+	delay time.Duration // the delay, if verb is delayed
+	code  int32         // the error code, if verb is refused
 }
 
 type verb int
@@ -86,7 +86,7 @@ func Delay(d time.Duration) Action { return Action{verb: delayed, delay: d} }
 // server, such as [zk.ErrNoAuth] or package zklock's ErrQuotaExceeded. Error panics for any other err. A handshake can be answered with
 // [zk.ErrSessionExpired]; the session and its ephemeral nodes nevertheless stay.
 func Error(err error) Action {
-	var unnamed wire.Code // by the Go client
+	var unnamed wire.Code // the Go client has no error for this code
 	if errors.As(err, &unnamed) {
 		return Action{verb: refused, code: int32(unnamed)}
 	}
@@ -114,14 +114,14 @@ func (a Action) String() string {
 	return fmt.Sprintf("verb %d", int(a.verb))
 }
 
-// fits reports whether the action is possible for a frame: only requests are answered with errors, and a handshake only with the error
+// fits reports whether the action is possible for a frame. Only requests can be answered with an error, and a handshake only with the error
 // that its session has expired.
 func (a Action) fits(f *Frame) bool {
 	return a.verb != refused || f.Dir == Request && (f.Op != "connect" || a.code == wire.CodeSessionExpired)
 }
 
-// await waits for the delay of an action, and returns the rest of it. If ended is closed before, the rest is a cut, which has already
-// happened.
+// await waits for the delay of an action, and returns what to do after the delay. If ended is closed first, it returns a cut, because the
+// connection is already cut.
 func (a Action) await(ended <-chan struct{}) Action {
 	if a.verb != delayed {
 		return a
@@ -146,7 +146,7 @@ func (s *Server) Intercept(hook func(f *Frame) Action) {
 	s.hook = hook
 }
 
-// fate asks the hook, and returns after the delay, if there is one.
+// fate asks the hook what to do with a frame. If the hook delays the frame, fate returns after the delay.
 func (c *conn) fate(f *Frame) Action {
 	c.server.mu.Lock()
 	hook := c.server.hook
@@ -166,7 +166,7 @@ type opCount struct {
 	op      string
 }
 
-// frameLocked numbers a new frame.
+// frameLocked returns a new frame with its numbers.
 func (s *Server) frameLocked(c *conn, dir Direction, op, path string) Frame {
 	s.nth[op]++
 	s.nthOfSession[opCount{c.claim, op}]++

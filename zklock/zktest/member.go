@@ -11,13 +11,13 @@ type Member struct {
 	server *Server
 	addr   string
 
-	// Guarded by server.mu.
+	// The following fields are guarded by server.mu.
 	frozen  chan struct{} // closed by Unfreeze; nil while running
 	refuses bool
 	link    link
 	lags    bool
-	behind  *tree    // what a member serves that lags or has lost the leader; else nil
-	backlog []*delta // what behind lacks
+	behind  *tree    // the state that a member serves while it lags or has no leader; otherwise nil
+	backlog []*delta // the transactions that are missing in behind
 	watches watches
 }
 
@@ -102,14 +102,14 @@ func (m *Member) CatchUp() {
 	m.moveOnLocked()
 }
 
-// standStillLocked makes the member serve its present state from now on.
+// standStillLocked makes the member keep serving its present state.
 func (m *Member) standStillLocked() {
 	if m.behind == nil {
 		m.behind = m.server.tree.clone()
 	}
 }
 
-// moveOnLocked ends that, unless there is another reason for it.
+// moveOnLocked makes the member serve the newest state again, unless there is another reason to serve an old one.
 func (m *Member) moveOnLocked() {
 	if !m.lags && m.link.down == nil && m.behind != nil {
 		m.drainLocked()
@@ -142,21 +142,21 @@ func (m *Member) viewLocked() *tree {
 	return m.server.tree
 }
 
-// syncLimit is for how many ticks a member goes on serving without its leader.
+// syncLimit is the number of ticks for which a member continues to serve its clients without its leader.
 const syncLimit = 5
 
-// A link is a follower's connection to the leader: a stream in each direction, in order. While the link works, data arrives at once. Data
-// that is sent down while it does not work is the member's backlog, and a ping.
+// A link is a follower's connection to the leader. It has an ordered stream in each direction. While the link works, data arrives at once.
+// While it does not work, the follower's missing data consists of the member's backlog and at most one ping.
 type link struct {
-	down    chan struct{} // closed when the link stands again; nil while it does
-	deposed bool          // the member was the leader and takes itself for it
-	up      []*upward     // sent to the leader and not arrived
-	pinged  bool          // the leader has sent a ping that has not arrived
+	down    chan struct{} // closed when the link works again; nil while it works
+	deposed bool          // the member was the leader, and still believes that it is
+	up      []*upward     // messages that were sent to the leader, and have not arrived
+	pinged  bool          // the leader has sent a ping, which has not arrived
 	noted   map[*session]struct{}
-	limit   *time.Timer // when the member gives up; nil while the link stands
+	limit   *time.Timer // fires when the member gives up; nil while the link works
 }
 
-// An upward is a message to the leader: a forwarded request, or a report of the sessions that were active.
+// An upward is a message to the leader: a forwarded request, or a report that lists the active sessions.
 type upward struct {
 	arrive func()
 	report bool
@@ -191,7 +191,7 @@ func (m *Member) leave(deposed bool) {
 	}
 }
 
-// giveUp is called when a member has received nothing from its leader for too long.
+// giveUp is called when a member has received nothing from its leader for syncLimit ticks.
 func (m *Member) giveUp() {
 	m.server.mu.Lock()
 	defer m.server.mu.Unlock()
@@ -226,7 +226,7 @@ func (m *Member) Rejoin() {
 	if l.down == nil {
 		return
 	}
-	if l.deposed { // what only it has proposed is lost
+	if l.deposed { // changes that only this member has proposed are lost
 		l.up, l.deposed = nil, false
 		m.cutLocked()
 	}
@@ -243,12 +243,12 @@ func (m *Member) Rejoin() {
 	m.moveOnLocked()
 	for c := range m.server.conns {
 		if c.member == m && c.session != nil && m.server.sessions[c.session.id] != c.session {
-			c.cutLocked() // expired meanwhile
+			c.cutLocked() // the session has expired in the meantime
 		}
 	}
 }
 
-// arriveLocked takes the first message from the stream to the leader.
+// arriveLocked makes the first message in the stream arrive at the leader.
 func (m *Member) arriveLocked() {
 	first := m.link.up[0]
 	m.link.up = m.link.up[1:]
@@ -264,12 +264,12 @@ func (m *Member) sendUpLocked(u *upward) {
 	m.link.up = append(m.link.up, u)
 }
 
-// givenUpLocked reports whether the member has dropped its clients and waits for a leader.
+// givenUpLocked reports whether the member has disconnected its clients and waits for a leader.
 func (m *Member) givenUpLocked() bool {
 	return m.link.down != nil && m.server.cfg.Tick > 0 && m.link.limit == nil
 }
 
-// noteLocked is called for each request of a session.
+// noteLocked is called for each request of a session. It records that the session is active.
 func (m *Member) noteLocked(sess *session) {
 	switch {
 	case m.server.cfg.Tick == 0 && m.link.down == nil:
@@ -279,7 +279,7 @@ func (m *Member) noteLocked(sess *session) {
 	}
 }
 
-// ping is called in the leader every half tick.
+// ping is called every half tick, on behalf of the leader.
 func (s *Server) ping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +300,7 @@ func (s *Server) ping() {
 	}
 }
 
-// pingedLocked makes a member answer a ping with the sessions that were active.
+// pingedLocked makes a member answer a ping. The answer lists the sessions that were active.
 func (m *Member) pingedLocked() {
 	if !m.link.pinged {
 		return
@@ -317,7 +317,7 @@ func (m *Member) pingedLocked() {
 	}})
 }
 
-// forwarded reports whether a member has to ask the leader for the answer.
+// The method forwarded reports whether a member needs the leader to answer the request.
 func (m *Member) forwarded(op int32) bool {
 	switch op {
 	case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer, wire.OpDelete, wire.OpSetData, wire.OpSetACL, wire.OpMulti, wire.OpClose:

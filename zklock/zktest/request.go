@@ -16,7 +16,7 @@ func (s *Server) beginLocked() *txn {
 	return t
 }
 
-// commitLocked applies a transaction everywhere; the events it causes are queued when it returns.
+// commitLocked applies a transaction on all members. When it returns, the events of the transaction are queued.
 func (s *Server) commitLocked(t *txn) *delta {
 	d := &t.delta
 	s.tree.apply(d)
@@ -30,13 +30,13 @@ func (s *Server) commitLocked(t *txn) *delta {
 	return d
 }
 
-// answerLocked applies a request and queues its reply, in one step, so that a client gets no event between the two.
+// answerLocked applies a request and queues its reply in one step, so that the client gets no event in between.
 func (s *Server) answerLocked(c *conn, f Frame, h wire.RequestHeader, d *wire.Decoder) {
 	var (
 		body wire.Encoder
 		code int32
-		zxid = int64(-1) // the last one the member has applied
-		last bool        // the connection ends with this reply
+		zxid = int64(-1) // the id of the last transaction that the member has applied
+		last bool        // the connection ends after this reply
 	)
 	switch h.Op {
 	case wire.OpPing:
@@ -74,7 +74,7 @@ func (s *Server) answerLocked(c *conn, f Frame, h wire.RequestHeader, d *wire.De
 	}
 }
 
-// applyLocked runs a write of a session as a transaction. As on a real server, a write that fails uses a zxid, too.
+// applyLocked runs a write of a session as a transaction. As on a real server, a failed write uses up a zxid as well.
 func (s *Server) applyLocked(sess *session, auth []identity, op int32, d *wire.Decoder) (body wire.Encoder, zxid int64, code int32) {
 	t := s.beginLocked()
 	t.session, t.auth = sess.id, auth
@@ -127,7 +127,7 @@ func writeResult(op int32, r result) (body wire.Encoder) {
 }
 
 func (c *conn) authLocked(d *wire.Decoder) (code int32) {
-	d.Int32() // type, always zero
+	d.Int32() // the type, which is always zero
 	scheme, auth := d.String(), d.Buffer()
 	if d.Bad || scheme != "digest" {
 		return wire.CodeAuthFailed
@@ -161,7 +161,7 @@ func (c *conn) readLocked(op int32, d *wire.Decoder) (body wire.Encoder, code in
 	return c.getLocked(op, path, n, watch)
 }
 
-// existsLocked sets its watch even on a missing node, and needs no permission.
+// existsLocked sets its watch even if the node is missing. It needs no permission.
 func (c *conn) existsLocked(path string, n *node, watch bool) (body wire.Encoder, code int32) {
 	if watch {
 		c.member.watches.data.add(path, c)
@@ -196,11 +196,11 @@ func (c *conn) getLocked(op int32, path string, n *node, watch bool) (body wire.
 	return body, wire.CodeOK
 }
 
-// multiReadLocked answers reads, each independently. multiReadLocked sets no watches.
+// multiReadLocked answers several reads, each independently of the others. It sets no watches.
 func (c *conn) multiReadLocked(d *wire.Decoder) (body wire.Encoder, code int32) {
 	for h := d.MultiHeader(); !h.Done; h = d.MultiHeader() {
 		path := d.String()
-		d.Bool() // whether to watch
+		d.Bool() // says whether to set a watch
 		if d.Bad || h.Op != wire.OpGetChildren && h.Op != wire.OpGetData {
 			return nil, wire.CodeMarshallingError
 		}
@@ -216,7 +216,7 @@ func (c *conn) multiReadLocked(d *wire.Decoder) (body wire.Encoder, code int32) 
 	return body, wire.CodeOK
 }
 
-// removeWatchesLocked removes the watches on a path of the kinds that clients ask for: children, data, or any.
+// removeWatchesLocked removes the watches of one kind on a path. The kinds are children, data, and any.
 func (c *conn) removeWatchesLocked(d *wire.Decoder) (code int32) {
 	q := d.RemoveWatches()
 	if d.Bad || q.Kind < 1 || q.Kind > wire.AnyWatch {
@@ -278,7 +278,7 @@ func writeStat(e *wire.Encoder, s zk.Stat) {
 	e.Int64(s.Pzxid)
 }
 
-// replyFrame is the frame of a reply; a failure has no body.
+// replyFrame returns the frame of a reply. If code is an error, the reply has no body.
 func replyFrame(xid int32, zxid int64, code int32, body []byte) []byte {
 	var e wire.Encoder
 	e.ReplyHeader(wire.ReplyHeader{Xid: xid, Zxid: zxid, Code: code})

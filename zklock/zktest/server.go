@@ -33,11 +33,11 @@ type Config struct {
 // A Server is an ensemble of one or more members in this process. All methods may be called concurrently.
 type Server struct {
 	cfg  Config
-	made time.Time // on the wall clock, or on that of its bubble
+	made time.Time // the time of creation, on the wall clock or on the clock of a synctest bubble
 
 	wg sync.WaitGroup // goroutines of connections and listeners
 
-	mu           sync.Mutex // guards the fields below and whatever says so; never held while waiting
+	mu           sync.Mutex // guards the fields below and all other fields that are said to be guarded; never locked during a wait
 	tree         *tree
 	members      map[string]*Member
 	sessions     map[int64]*session
@@ -51,8 +51,8 @@ type Server struct {
 	nth          map[string]int
 	nthOfSession map[opCount]int
 	onChange     func(View, []Change)
-	reaper       *time.Timer // next look at containers; nil while there are none
-	pinger       *time.Timer // next ping of the members; nil without a tick
+	reaper       *time.Timer // fires at the next check of the containers; nil while there are no containers
+	pinger       *time.Timer // fires at the next ping of the members; nil if Tick is zero
 }
 
 // NewServer is [Start] for programs that are not tests: the server runs until Close. If a server serves clients inside a synctest bubble,
@@ -71,7 +71,7 @@ func NewServer(cfg Config) *Server {
 		tree:         newTree(),
 		members:      make(map[string]*Member),
 		sessions:     make(map[int64]*session),
-		lastSession:  1 << 56, // a real server puts its id into the top byte
+		lastSession:  1 << 56, // a real server puts its own id into the highest byte
 		conns:        make(map[*conn]struct{}),
 		muted:        make(map[mute]chan struct{}),
 		nth:          make(map[string]int),
@@ -113,7 +113,7 @@ func dialError(network string, err error) error {
 // DialTimeout is DialContext with the signature of [net.DialTimeout], for the Go client's Dialer. DialTimeout never waits, and ignores
 // timeout.
 func (s *Server) DialTimeout(network, address string, timeout time.Duration) (net.Conn, error) {
-	return s.DialContext(context.Background(), network, address) // there is none to pass on
+	return s.DialContext(context.Background(), network, address) // this signature has no context
 }
 
 // Listen also serves TCP on addr, until Close. Listen returns the address of the member that it serves; see [Server.Member]. Clients
@@ -143,7 +143,7 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
-// serve starts serving a connection; it closes it and returns false if the member refuses.
+// serve starts to serve a connection. If the member refuses the connection, serve closes it and returns false.
 func (s *Server) serve(nc net.Conn, address string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,14 +206,15 @@ func Start(t interface{ Cleanup(func()) }, cfg ...Config) *Server {
 	return s
 }
 
-// apart is longer than any bubble runs, or any clock is set.
+// No bubble runs for as long as apart, and no clock is wrong by as much.
 const apart = 365 * 24 * time.Hour
 
-// sameClock panics unless its caller uses the clock with which the server was created: a server and its clients have to be in the same
-// synctest bubble, or all outside. Without this check, such a client would fail elsewhere, without a hint at the cause.
+// sameClock panics unless its caller uses the clock with which the server was created. A server and its clients have to be in the same
+// synctest bubble, or all of them have to be outside of any bubble. Without this check, a client with another clock would fail somewhere
+// else, without a hint at the cause.
 //
-// A program cannot ask whether it is in a bubble, but time in each bubble begins with the year 2000. Two bubbles therefore cannot be
-// distinguished.
+// A program cannot ask whether it is in a bubble. But the time in a bubble begins with the year 2000, which shows a bubble. It does not
+// distinguish two bubbles.
 func (s *Server) sameClock() {
 	switch ago := time.Now().Round(0).Sub(s.made); {
 	case ago < -apart:
@@ -333,7 +334,8 @@ func (s *Server) Unfreeze() {
 	}
 }
 
-// gateLocked returns what blocks a direction of a connection, closed when it no longer does; nil if nothing does.
+// gateLocked returns a channel that is closed when nothing blocks the given direction of a connection any more. If nothing blocks it now,
+// gateLocked returns nil.
 func (s *Server) gateLocked(c *conn, dir Direction) <-chan struct{} {
 	switch {
 	case s.frozen != nil:

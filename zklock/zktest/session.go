@@ -12,13 +12,13 @@ type session struct {
 	id       int64
 	password []byte
 	timeout  time.Duration
-	deadline time.Time   // it expires then unless it is touched
+	deadline time.Time   // the session expires at this time unless it is touched
 	timer    *time.Timer // fires at deadline
 	conn     *conn       // nil while disconnected
-	member   *Member     // through which it was opened or resumed last
+	member   *Member     // the member at which the session was last opened or resumed
 }
 
-// connectReply answers a handshake; a nil session is the answer to a client whose session has expired.
+// connectReply returns the answer to a handshake. If sess is nil, the answer says that the session has expired.
 func connectReply(sess *session, readOnly bool) []byte {
 	r := wire.ConnectReply{Password: make([]byte, wire.PasswordLen), ReadOnly: readOnly}
 	if sess != nil {
@@ -29,7 +29,7 @@ func connectReply(sess *session, readOnly bool) []byte {
 	return wire.Frame(e)
 }
 
-// handshake reports whether requests may follow.
+// The method handshake handles a handshake. It reports whether requests may follow.
 func (c *conn) handshake(body []byte) bool {
 	d := &wire.Decoder{Rest: body}
 	q := d.ConnectRequest()
@@ -50,7 +50,7 @@ func (c *conn) handshake(body []byte) bool {
 	case Cut:
 		return false
 	case Drop:
-		for ok := true; ok; { // mute until the client gives up
+		for ok := true; ok; { // the frames are lost until the client gives up
 			_, ok = c.arrival(c.in)
 		}
 		return false
@@ -59,7 +59,8 @@ func (c *conn) handshake(body []byte) bool {
 		return false
 	}
 	defer c.server.mu.Unlock()
-	// A client must never see an older state: the server closes the connection of a client that has seen a later state, without an answer.
+	// A client must never see an older state than before. If the client has seen a later state than the member has, the server closes the
+	// connection without an answer.
 	if q.LastZxid > c.member.viewLocked().zxid {
 		return false
 	}
@@ -75,7 +76,7 @@ func (c *conn) handshake(body []byte) bool {
 	return true
 }
 
-// attachLocked gives a connection the session it asks for, or a new one; nil means that it has expired.
+// attachLocked returns the session that a connection requests, or a new one. It returns nil if the requested session has expired.
 func (s *Server) attachLocked(c *conn, q wire.ConnectRequest) *session {
 	sess := s.sessions[q.Session]
 	if c.member.link.deposed {
@@ -83,7 +84,7 @@ func (s *Server) attachLocked(c *conn, q wire.ConnectRequest) *session {
 		return sess
 	}
 	if sess != nil && sess.conn != nil {
-		sess.conn.cutLocked() // even if the password is wrong
+		sess.conn.cutLocked() // a real server does this even if the password is wrong
 	}
 	switch {
 	case q.Session == 0:
@@ -108,7 +109,7 @@ func (s *Server) newSessionLocked() *session {
 	return sess
 }
 
-// touchLocked restarts a session's timeout.
+// touchLocked restarts the timeout of a session.
 func (s *Server) touchLocked(sess *session) {
 	sess.deadline = time.Now().Add(sess.timeout)
 	if sess.timer == nil {
@@ -121,7 +122,7 @@ func (s *Server) touchLocked(sess *session) {
 func (s *Server) expireIfDue(sess *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The session may have been touched before the mutex was locked, and a frozen server expires nothing.
+	// The session may have been touched while this goroutine waited for the mutex. A frozen server expires no session.
 	if !s.closed && s.frozen == nil && !time.Now().Before(sess.deadline) {
 		s.expireLocked(sess)
 	}
@@ -134,12 +135,12 @@ func (s *Server) expireLocked(sess *session) {
 	}
 	c := sess.conn
 	s.endLocked(sess)
-	if c != nil && c.member.link.down == nil { // else the member does not know
+	if c != nil && c.member.link.down == nil { // without a leader, the member does not know of the expiry
 		c.cutLocked()
 	}
 }
 
-// endLocked ends a session: one transaction deletes all its ephemeral nodes.
+// endLocked ends a session. One transaction deletes all its ephemeral nodes.
 func (s *Server) endLocked(sess *session) *delta {
 	sess.timer.Stop()
 	delete(s.sessions, sess.id)

@@ -13,15 +13,15 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// containerOwner is the EphemeralOwner by which a server marks a container; clients see zero.
+// containerOwner is the EphemeralOwner with which a server marks a container. Clients see zero instead.
 const containerOwner = math.MinInt64
 
-// A node never changes once it is in a tree: a transaction replaces it.
+// A node does not change after it was put into a tree. A transaction replaces it by another node.
 type node struct {
 	data    []byte
 	acl     []aclEntry
 	stat    zk.Stat // Cversion, DataLength and NumChildren are not used; see Stat
-	creates int32   // children ever created; the next sequence number
+	creates int32   // the number of children that were ever created; also the next sequence number
 	kids    int32
 }
 
@@ -45,12 +45,12 @@ type pathSet map[string]struct{}
 
 func (s pathSet) sorted() []string { return slices.Sorted(maps.Keys(s)) }
 
-// A tree is the state of one server.
+// A tree is the state that a server has.
 type tree struct {
-	zxid       int64 // last transaction applied
+	zxid       int64 // the id of the last applied transaction
 	nodes      map[string]*node
-	children   map[string]pathSet // by parent: names
-	ephemerals map[int64]pathSet  // by session: paths
+	children   map[string]pathSet // the key is the path of the parent; the set has the names of the children
+	ephemerals map[int64]pathSet  // the key is the session; the set has the paths of its ephemeral nodes
 	containers pathSet
 }
 
@@ -69,7 +69,7 @@ func newTree() *tree {
 	return t
 }
 
-// clone returns a copy that later transactions do not change.
+// clone returns a copy of the tree. Later transactions do not change the copy.
 func (t *tree) clone() *tree {
 	c := &tree{
 		zxid:       t.zxid,
@@ -87,7 +87,7 @@ func (t *tree) clone() *tree {
 	return c
 }
 
-// apply makes a committed transaction visible.
+// apply puts the writes of a committed transaction into the tree.
 func (t *tree) apply(d *delta) {
 	t.zxid = d.zxid
 	for path, n := range d.writes {
@@ -95,7 +95,7 @@ func (t *tree) apply(d *delta) {
 	}
 }
 
-// set puts n at path, or deletes the node there if n is nil, and updates the indexes.
+// set puts n at path and updates the indexes. If n is nil, it deletes the node at path.
 func (t *tree) set(path string, n *node) {
 	old := t.nodes[path]
 	if old == n {
@@ -147,7 +147,7 @@ func splitPath(path string) (parent, name string) {
 	return path[:max(i, 1)], path[i+1:]
 }
 
-// validPath follows the server's PathUtils.validatePath, which checks UTF-16: a character above U+FFFF is two surrogates.
+// validPath follows the server's PathUtils.validatePath. That function checks UTF-16, in which a character above U+FFFF is two surrogates.
 func validPath(path string) bool {
 	if path == "/" {
 		return true
@@ -182,7 +182,7 @@ const (
 	permAll    int32 = 1<<5 - 1
 )
 
-// An identity is what a client has proved under a scheme.
+// An identity is an id that a client has proved under a scheme.
 type identity struct{ scheme, id string }
 
 type aclEntry struct {
@@ -195,21 +195,21 @@ var (
 	worldAll = []aclEntry{{perms: permAll, id: anyone}}
 )
 
-// digest returns the identity that the credentials "user:password" prove.
+// digest returns the identity that a client proves with the credentials "user:password".
 func digest(auth []byte) identity {
 	user, _, _ := strings.Cut(string(auth), ":")
 	sum := sha1.Sum(auth)
 	return identity{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
 }
 
-// permitted reports whether an ACL grants one of perms to a client with the identities auth.
+// The function permitted reports whether an ACL grants one of perms to a client with the identities auth.
 func permitted(acl []aclEntry, perms int32, auth []identity) bool {
 	return slices.ContainsFunc(acl, func(a aclEntry) bool {
 		return a.perms&perms != 0 && (a.id == anyone || slices.Contains(auth, a.id))
 	})
 }
 
-// fixACL returns the ACL that a node gets when a client asks for acl: "auth" stands for all identities of the client.
+// fixACL returns the ACL that a node gets when a client asks for acl. In acl, "auth" stands for all identities of the client.
 func fixACL(acl []aclEntry, auth []identity) (fixed []aclEntry, code int32) {
 	for _, a := range acl {
 		switch {
@@ -241,7 +241,7 @@ func appendNew(list []aclEntry, a aclEntry) []aclEntry {
 	return append(list, a)
 }
 
-// masked hides password hashes from clients that may read an ACL but not change it.
+// The function masked returns an ACL without password hashes, for clients that may read the ACL but not change it.
 func masked(acl []aclEntry) []aclEntry {
 	list := slices.Clone(acl)
 	for i, a := range list {

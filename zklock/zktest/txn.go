@@ -11,19 +11,19 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// A delta is a committed transaction: its writes, and its events in order, which trigger watches.
+// A delta is a committed transaction: its writes, and its changes in order. The changes trigger watches.
 type delta struct {
 	zxid    int64
-	writes  map[string]*node // nil: deleted
+	writes  map[string]*node // a nil node means that the node was deleted
 	changes []Change
-	acls    []acls // of changes, one each
+	acls    []acls // one element for each element of changes
 }
 
-// acls are the ACLs of a node and of its parent when the node changed.
+// An acls has the ACLs that a node and its parent had when the node changed.
 type acls struct{ node, parent []aclEntry }
 
-// A txn is a transaction being prepared. It reads the tree through its own writes and never changes the tree, so that a failed multi
-// needs no undo.
+// A txn is a transaction in preparation. It reads the tree, except where it has written itself. It never changes the tree, so a failed
+// multi needs no undo.
 type txn struct {
 	delta
 	base    *tree
@@ -32,7 +32,7 @@ type txn struct {
 	auth    []identity
 }
 
-// An operation is any write that a client may request; op determines which fields count.
+// An operation is a write that a client may request. The field op determines which other fields are used.
 type operation struct {
 	op      int32
 	path    string
@@ -55,14 +55,14 @@ func (t *txn) get(path string) *node {
 	return t.base.nodes[path]
 }
 
-// edit returns a copy of n that the transaction will store at path.
+// edit returns a copy of n, which the transaction will store at path.
 func (t *txn) edit(path string, n *node) *node {
 	c := *n
 	t.writes[path] = &c
 	return &c
 }
 
-// note is called while a node exists at path.
+// The method note records a change of the node at path. It is called while the node exists.
 func (t *txn) note(op, path string) {
 	parent, _ := splitPath(path)
 	t.changes = append(t.changes, Change{Zxid: t.zxid, Op: op, Path: path, Session: t.session})
@@ -89,13 +89,15 @@ func (t *txn) do(o operation) (r result, code int32) {
 	return result{}, wire.CodeUnimplemented
 }
 
-// create checks in the server's order, so that an operation wrong in two ways fails with the same code.
+// The method create makes its checks in the server's order. An operation with two errors therefore gets the same code as from a real
+// server.
 func (t *txn) create(o operation) (r result, code int32) {
 	mode, code := createMode(o.flags)
 	if code != wire.CodeOK {
 		return result{}, code
 	}
-	// The request type decides this, not the flag: create with a container's flag creates a plain node.
+	// The type of the request decides whether the node is a container. The request OpCreate with the flag of a container creates a plain
+	// node.
 	mode.container = o.op == wire.OpCreateContainer
 	if strings.LastIndexByte(o.path, '/') < 0 || strings.ContainsRune(o.path, 0) {
 		return result{}, wire.CodeBadArguments
@@ -127,7 +129,7 @@ func (t *txn) create(o operation) (r result, code int32) {
 	}
 	parent = t.edit(parentPath, parent)
 	parent.kids++
-	// The server only ever increases the count. At 2^31-1 it stays there and stops marking the change (ZOOKEEPER-3249).
+	// The server only increases the count. When the count is 2^31-1, it stays so, and the server no longer updates Pzxid (ZOOKEEPER-3249).
 	if parent.creates != math.MaxInt32 {
 		parent.creates++
 		parent.stat.Pzxid = t.zxid
@@ -165,7 +167,7 @@ func (t *txn) delete(path string, version int32) (code int32) {
 	return wire.CodeOK
 }
 
-// remove deletes a node that is known to exist, without checking permissions.
+// The method remove deletes a node. The caller knows that the node exists, and has checked the permissions.
 func (t *txn) remove(path string) {
 	parentPath, _ := splitPath(path)
 	parent := t.edit(parentPath, t.get(parentPath))
@@ -230,14 +232,14 @@ func versionMatches(want, have int32) bool { return want == -1 || want == have }
 
 const flagContainer = 4
 
-// A mode is a kind of node that create can make.
+// A mode is a kind of node that the operation create can make.
 type mode struct{ ephemeral, sequential, container bool }
 
 func createMode(flags int32) (m mode, code int32) {
 	switch flags {
 	case 0, 1, 2, 3, flagContainer:
 		return mode{ephemeral: flags&1 != 0, sequential: flags&2 != 0}, wire.CodeOK
-	case 5, 6: // nodes with a time to live, which servers refuse unless configured otherwise
+	case 5, 6: // nodes with a time to live; servers refuse these unless they are configured otherwise
 		return mode{}, wire.CodeUnimplemented
 	}
 	return mode{}, wire.CodeBadArguments
@@ -253,7 +255,7 @@ func (m mode) owner(session int64) int64 {
 	return 0
 }
 
-// multi executes several operations as one: either all of them, or none.
+// multi executes several operations as one transaction: all of them or none.
 func (t *txn) multi(d *wire.Decoder) (body wire.Encoder, code int32) {
 	ops := readMulti(d)
 	if d.Bad {
@@ -287,9 +289,9 @@ func readMulti(d *wire.Decoder) (ops []operation) {
 		o := readOperation(h.Op, d)
 		switch o.op {
 		case wire.OpSetACL:
-			d.Bad = true // the one write a multi cannot hold
+			d.Bad = true // this is the only write that a multi cannot contain
 		case wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer:
-			// In a multi, the flag decides what is created and which result is answered.
+			// In a multi, the flag decides which kind of node is created and which type the result has.
 			o.op = wire.OpCreate
 			if o.flags == flagContainer {
 				o.op = wire.OpCreateContainer
@@ -299,8 +301,8 @@ func readMulti(d *wire.Decoder) (ops []operation) {
 	}
 }
 
-// failedMulti returns the answer if the operation at index failed fails. None of the operations before it, whose code is zero, was
-// executed, and none after it was tried.
+// failedMulti returns the answer to a multi of n operations if the operation with the index failed has failed. The operations before it
+// have the code zero, but were not executed. The operations after it were not tried.
 func failedMulti(n, failed int, cause int32) (body wire.Encoder) {
 	for i := range n {
 		code := int32(wire.CodeOK)
@@ -317,7 +319,7 @@ func failedMulti(n, failed int, cause int32) (body wire.Encoder) {
 	return body
 }
 
-// scheduleReaperLocked schedules the next check of containers while there are any. An unnecessary timer would prevent a synctest bubble
+// scheduleReaperLocked schedules the next check of containers if there are any. A timer that is not needed would prevent a synctest bubble
 // from detecting a deadlock.
 func (s *Server) scheduleReaperLocked() {
 	if s.reaper == nil && len(s.tree.containers) > 0 && !s.closed {
@@ -325,7 +327,7 @@ func (s *Server) scheduleReaperLocked() {
 	}
 }
 
-// reapContainers deletes the containers that have had children and have none, each in a transaction of its own.
+// reapContainers deletes the empty containers that have had children. Each is deleted in a separate transaction.
 func (s *Server) reapContainers() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// watches are the one-shot watches that the connections of one member have set. As on a real server, exist watches are data watches on a
-// missing node.
+// A watches has the one-shot watches that the connections of one member have set. As on a real server, a watch set by exists on a missing
+// node is a data watch.
 type watches struct {
 	data  watchTable
 	child watchTable
@@ -36,8 +36,9 @@ func (w watchTable) drop(c *conn) {
 	}
 }
 
-// trigger sends an event to all connections that watch path and may read it by acl, except those in but, and returns these connections.
-// Reading is checked since CVE-2024-23944; a watch whose event is withheld is used up nevertheless.
+// trigger sends an event to the connections that watch path, and returns these connections. It sends nothing to connections in but, and to
+// connections that acl does not permit to read the node. Since CVE-2024-23944 servers check this permission. The watch is used up even if
+// its event is not sent.
 func (w watchTable) trigger(path string, kind zk.EventType, acl []aclEntry, but map[*conn]struct{}) map[*conn]struct{} {
 	conns := w[path]
 	delete(w, path)
@@ -76,7 +77,7 @@ func (w watches) fire(d *delta) {
 	}
 }
 
-// restore sets the watches of a client that has reconnected; what happened since it saw q.Zxid becomes an event at once.
+// restore sets the watches of a client that has reconnected. If a node has changed since q.Zxid, the client gets the event at once.
 func (w watches) restore(c *conn, t *tree, q wire.SetWatches) {
 	for _, path := range q.Data {
 		switch n := t.nodes[path]; {

@@ -303,7 +303,7 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	if refusal != nil {
 		return nil, refusal
 	}
-	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true }) // the session began with a write: only the lease decides
+	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true }) // it began with a write: only the lease decides
 	l.current.Store(s)
 	if old != nil {
 		c.Notice.End(old.String())
