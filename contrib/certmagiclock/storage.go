@@ -27,7 +27,7 @@ type Storage struct {
 	log   *slog.Logger
 
 	mu   sync.Mutex              // guards held
-	held map[string][]*tier.Hold // by name; a second one only if the first is over without an Unlock
+	held map[string][]*tier.Hold // the key is the name; there is a second hold only if the first one has ended without an Unlock
 }
 
 // An Option changes a [Storage].
@@ -103,17 +103,17 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	hold.Release()
 	err := s.Lock(ctx, name)
 	if err != nil {
-		s.keep(name, hold) // for the Unlock that follows
+		s.keep(name, hold) // the Unlock that follows needs the hold
 	}
 	return err
 }
 
-// mutex returns the lock of name. The lock does not linger, because TryLock in another process would take it for held.
+// The method mutex returns the lock of name. The lock does not linger, because TryLock in another process would find a lingering lock held.
 func (s *Storage) mutex(name string) *tier.Mutex {
 	return s.locks.Mutex(tier.Name(s.dir, name), tier.WithLinger(0))
 }
 
-// own records a new hold.
+// The method own records a new hold.
 func (s *Storage) own(name string, hold *tier.Hold) {
 	s.keep(name, hold)
 	slot.OnLoss(hold, func(err error) {
@@ -128,8 +128,8 @@ func (s *Storage) keep(name string, hold *tier.Hold) {
 	s.held[name] = append(s.held[name], hold)
 }
 
-// take removes a hold of name and returns it, nil if there is none. take prefers a hold that has ended. Unlock does not say which hold it
-// means, and the other one may still be in use.
+// take removes a hold of name and returns it. If there is none, take returns nil. Unlock does not say which of two holds it means.
+// Therefore take prefers a hold that has ended, because the other hold may still be in use.
 func (s *Storage) take(name string) *tier.Hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()

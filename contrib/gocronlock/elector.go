@@ -19,15 +19,15 @@ type Elector struct {
 	path     string
 	rule     slot.Rule
 
-	log   *slog.Logger // which may block: only Close waits for it, for a second
+	log   *slog.Logger // the logger may block; only Close waits for it, for up to a second
 	flush func()
 
 	stop  context.CancelFunc
 	ended chan struct{} // closed when the campaign has ended
-	err   error         // why, if Close has not ended it; valid then
+	err   error         // why the campaign ended, unless Close has ended it; valid after ended is closed
 
-	mu   sync.Mutex // guards the field below, and is held while the election is asked
-	last time.Time  // when the last run was let begin
+	mu   sync.Mutex // guards the field below; it stays locked while IsLeader asks the election
+	last time.Time  // the start of the last run that IsLeader has permitted
 }
 
 // NewElector campaigns in the election at path until [Elector.Close], and returns at once. While this process does not lead, it runs no
@@ -88,7 +88,7 @@ func (e *Elector) lead(ctx context.Context, term int64) error {
 		e.log.Warn("leadership lost: another process may run jobs, too", "path", e.path, "term", term, "error", err)
 		return nil
 	}
-	e.mu.Lock() // a later call of IsLeader returns an error
+	e.mu.Lock() // after this, a call of IsLeader returns an error
 	last := e.last
 	e.mu.Unlock()
 	time.Sleep(time.Until(last.Add(e.rule.AtLeast)))

@@ -73,7 +73,7 @@ func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 // Lock acquires the lock of the job with the given name. Each call acquires the lock separately, so two runs of one job in one process
 // also exclude each other. If Lock returns an error, gocron skips the run. The error wraps [tier.ErrLocked] if the lock is taken.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
-	mutex := l.locks.Mutex(tier.Name(l.dir, name), tier.WithLinger(0)) // a lock that lingers is taken, for a try elsewhere
+	mutex := l.locks.Mutex(tier.Name(l.dir, name), tier.WithLinger(0)) // no lingering, because for another process a lingering lock is taken
 	run, err := l.rule.Begin(ctx, mutex)
 	if err != nil {
 		return nil, err

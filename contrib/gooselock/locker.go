@@ -20,7 +20,7 @@ type Locker struct {
 	mutex *tier.Mutex
 
 	mu   sync.Mutex // guards the field below
-	hold *tier.Hold // of the provider that migrates; nil if none does
+	hold *tier.Hold // the hold of the provider that migrates; nil if none does
 }
 
 // New returns a locker for one database. Use the same mutex path for this database in all processes. Do not use [tier.WithLinger], because
@@ -30,7 +30,7 @@ func New(mutex *tier.Mutex) *Locker { return &Locker{mutex: mutex} }
 // Lock blocks until no other process migrates the database. If Lock fails, goose migrates nothing and returns the error. The error is the
 // cause of ctx, [tier.ErrWaitLimit], or an error of the store. After a process is killed, its lock is free when its lease ends.
 func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
-	hold, err := l.mutex.Acquire(tier.WithoutHold(ctx)) // two providers of one process exclude each other as well
+	hold, err := l.mutex.Acquire(tier.WithoutHold(ctx)) // a separate owner, so that two providers of one process exclude each other as well
 	if err != nil {
 		return err
 	}

@@ -191,8 +191,9 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
 }
 
-// zero makes the counters for alerts start at 0: a counter that starts at 1 shows no increase. zero runs when metrics are collected,
-// because a global provider may be set late, and keeps nothing that was counted before.
+// The method zero sets the counters for alerts to 0 before their first event, because a counter that starts at 1 shows no increase. It is
+// called when metrics are collected. An earlier call could be too early, because the program may set the global provider late, and that
+// provider does not know what was counted before.
 func (t *Telemetry) zero(ctx context.Context) {
 	for _, path := range t.patterns.All() {
 		for _, cause := range second.LossCauses {
@@ -244,7 +245,7 @@ func (t *Telemetry) released(ctx context.Context, r tier.ReleasedEvent) {
 	t.held(ctx, r.Path, r.At, r.Held, r.Err, token(r.Hold))
 }
 
-// held creates the span of a hold, or of permits, that were released at a time.
+// The method held creates the span of a hold, or of permits. They were released at the time at.
 func (t *Telemetry) held(ctx context.Context, path string, at time.Time, held time.Duration, err error, attributes ...attribute.KeyValue) {
 	span := t.begin(ctx, "tierlock hold", path, at.Add(-held), attributes...)
 	if err != nil {
@@ -261,7 +262,7 @@ func (t *Telemetry) begin(ctx context.Context, name, path string, at time.Time, 
 
 func fail(span trace.Span, err error, at time.Time) {
 	span.RecordError(err, trace.WithTimestamp(at))
-	span.SetStatus(codes.Error, kind(err)) // the event has the text
+	span.SetStatus(codes.Error, kind(err)) // the full text of the error is in the recorded event
 }
 
 func token(h interface{ Token() int64 }) attribute.KeyValue {
@@ -280,7 +281,7 @@ func outcomeOf(slot string) attribute.KeyValue { return attribute.String("tierlo
 
 func errorType(kind string) attribute.KeyValue { return attribute.String("error.type", kind) }
 
-// What kind can return.
+// These are the possible results of the function kind.
 const (
 	timedOut = "timeout"
 	canceled = "canceled"
@@ -291,7 +292,7 @@ const (
 
 var kinds = [...]string{timedOut, canceled, closed, lost, other}
 
-// kind returns why a wait or a hold failed, in a word for an attribute.
+// The function kind returns why a wait or a hold failed, as one word for an attribute.
 func kind(err error) string {
 	switch {
 	case errors.Is(err, tier.ErrWaitLimit), errors.Is(err, context.DeadlineExceeded):

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// fromPermits is the source of permits, as an attribute.
+// fromPermits is the value of the attribute source for permits.
 const fromPermits tier.Source = "permits"
 
 func (t *Telemetry) permitsAcquired(ctx context.Context, a tier.AcquiredEvent) {

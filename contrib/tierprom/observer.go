@@ -6,10 +6,10 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// failed is the source label of an acquisition that failed.
+// The constant failed is the label of the source for acquisitions that failed.
 const failed = "failed"
 
-// permits is the source label of permits of a semaphore.
+// The constant permits is the label of the source for permits of a semaphore.
 const permits = "permits"
 
 // Observer returns the observer to pass to [tier.WithObserver]. A successful TryAcquire counts as a wait. A failed TryAcquire is not

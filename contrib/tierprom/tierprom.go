@@ -66,7 +66,7 @@ type Metrics struct {
 	wait, hold             *prometheus.HistogramVec
 	long, losses, slots    *prometheus.CounterVec
 	permits                *prometheus.GaugeVec
-	connected              *prometheus.GaugeVec // without a label: it is not there before it is known
+	connected              *prometheus.GaugeVec // a vector without labels, because it has no value until the state is known
 	expired                prometheus.Counter
 	holds, kept, waiting   *prometheus.Desc
 	permitWaiting          *prometheus.Desc
@@ -77,7 +77,8 @@ type Metrics struct {
 	oldestWait             *prometheus.Desc
 }
 
-// buckets are for waits and holds from a tenth of a millisecond, which is a hand-off, to minutes.
+// The variable buckets has the bounds of the histograms of waits and holds. They reach from a tenth of a millisecond, which is the duration
+// of a hand-off, to minutes.
 var buckets = []float64{.0001, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // An Option is an option of [New].
@@ -149,7 +150,7 @@ func New(opts ...Option) (*Metrics, error) {
 	return m, nil
 }
 
-// begin makes the series for alerts start at 0: a series that starts at 1 shows no increase.
+// begin exports the series for alerts as 0 before their first event, because a series that starts at 1 shows no increase.
 func (m *Metrics) begin() {
 	for _, path := range m.patterns.All() {
 		m.long.WithLabelValues(path)

@@ -1,5 +1,5 @@
-// Package patterns bounds the labels of metrics about lock paths: programs create paths for customers and jobs, and each new label of a
-// metric costs memory.
+// Package patterns limits the number of labels of metrics about lock paths. Programs create paths for customers and jobs, and each new
+// label of a metric costs memory.
 package patterns
 
 import (
@@ -15,10 +15,10 @@ import (
 // Other is the label of paths that match no pattern.
 const Other = "other"
 
-// Patterns are a program's patterns for [path.Match], such as "/jobs/*".
+// A Patterns has a program's patterns for [path.Match], such as "/jobs/*".
 type Patterns []string
 
-// Check returns an error for a pattern that is malformed.
+// Check returns an error if a pattern is malformed.
 func (p Patterns) Check() error {
 	for _, pattern := range p {
 		if _, err := path.Match(pattern, ""); err != nil {
@@ -28,14 +28,14 @@ func (p Patterns) Check() error {
 	return nil
 }
 
-// All returns all possible results of Of, each once.
+// All returns all possible results of Of. Each result appears once.
 func (p Patterns) All() []string {
 	all := append(slices.Clone(p), Other)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// Of returns the first pattern that the path of a lock matches, or [Other].
+// Of returns the first pattern that matches the path of a lock. If no pattern matches, it returns [Other].
 func (p Patterns) Of(lock string) string {
 	for _, pattern := range p {
 		if ok, _ := path.Match(pattern, lock); ok {
@@ -45,10 +45,10 @@ func (p Patterns) Of(lock string) string {
 	return Other
 }
 
-// Holds are the present holds of a process that match one pattern.
+// A Holds describes the present holds of a process whose paths match one pattern.
 type Holds struct {
-	Number int           // of locks
-	Oldest time.Duration // zero if there is none
+	Number int           // the number of held locks
+	Oldest time.Duration // the age of the oldest hold; zero if there is none
 }
 
 // Held returns the present holds of a process, for each pattern.
@@ -66,7 +66,7 @@ func (p Patterns) Held(locks *tier.Registry) map[string]Holds {
 	return all
 }
 
-// InGracePeriod returns 1 while the store grants no locks, otherwise 0, as metrics need it.
+// InGracePeriod returns 1 while the store grants no locks, and otherwise 0. Metrics need a number.
 func InGracePeriod(locks *tier.Registry) int64 {
 	if q := (*tier.GracePeriodError)(nil); errors.As(locks.Err(), &q) {
 		return 1

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Waits are the long waits in progress. The observer reports a wait when it has become long, and when it ends.
+// A Waits has the long waits in progress. The observer reports a wait when the wait has become long, and again when it ends.
 type Waits struct {
 	mu    sync.Mutex             // guards the field below
-	begun map[string][]time.Time // by pattern, in order
+	begun map[string][]time.Time // the key is the pattern; the times are sorted
 }
 
-// Long adds a wait that has lasted for a time.
+// Long adds a wait that has lasted for the duration waited.
 func (w *Waits) Long(pattern string, waited time.Duration) {
 	begun := time.Now().Add(-waited)
 	w.mu.Lock()
@@ -24,8 +24,8 @@ func (w *Waits) Long(pattern string, waited time.Duration) {
 	w.begun[pattern] = slices.Insert(w.begun[pattern], at, begun)
 }
 
-// Over removes a wait that began at a time. The recorded beginning of a long wait is a little later, because the clock was read later. An
-// earlier recorded one belongs to another wait, and a wait that did not become long is not recorded.
+// Over removes a wait that began at the time begun. If the wait became long, its recorded beginning is a little later than begun, because
+// the clock was read later. An earlier recorded beginning belongs to another wait. A wait that did not become long is not recorded.
 func (w *Waits) Over(pattern string, begun time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -34,7 +34,7 @@ func (w *Waits) Over(pattern string, begun time.Time) {
 	}
 }
 
-// Oldest returns how long the oldest wait has lasted, zero if there is none.
+// Oldest returns how long the oldest wait has lasted. If there is none, it returns zero.
 func (w *Waits) Oldest(pattern string) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

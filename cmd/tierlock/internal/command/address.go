@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// An Address is the location of a store and the credentials for it, from flags and the environment. A password never comes from the
-// command line, which every user of the machine can read.
+// An Address is the location of a store and the credentials for it. Both come from flags and the environment. A password never comes from
+// the command line, because every user of the machine can read the command line.
 type Address struct {
 	URL     string
-	Scheme  string        // of the URL
-	User    *url.Userinfo // in the URL; nil if there is none
-	Servers string        // what follows them
+	Scheme  string        // the scheme of the URL
+	User    *url.Userinfo // the user in the URL; nil if there is none
+	Servers string        // the rest of the URL
 	TLS     TLS
 
-	flag     string   // the URL of -store
-	authFile string   // of -auth-file
-	secrets  []string // of the URL, with what comes before them there
+	flag     string   // the URL from the flag -store
+	authFile string   // the file from the flag -auth-file
+	secrets  []string // the secrets in the URL, each together with the characters before it
 }
 
-// storeVar names the environment variable with the URL, for when -store is not given.
+// storeVar is the name of the environment variable with the URL. It is used if -store is not given.
 const storeVar = "TIERLOCK_STORE"
 
 func (a *Address) flags(flags *flag.FlagSet) {
@@ -33,7 +33,7 @@ func (a *Address) flags(flags *flag.FlagSet) {
 	a.TLS.flags(flags)
 }
 
-// find returns the store of the URL. No error quotes the URL, because it may contain a secret.
+// find returns the store of the URL. Errors do not quote the URL, because it may contain a secret.
 func (a *Address) find(stores []*Store) (*Store, error) {
 	source := "-store"
 	if a.URL = a.flag; a.URL == "" {
@@ -65,7 +65,7 @@ func (a *Address) find(stores []*Store) (*Store, error) {
 	return nil, fmt.Errorf("%s has the scheme %q, which is no store's; want %s", source, scheme, forms(stores))
 }
 
-// split parses the URL behind the scheme, and keeps its secrets for [Address.mask].
+// split parses the part of the URL after the scheme. It keeps the secrets for [Address.mask].
 func (a *Address) split(rest string) error {
 	servers := rest
 	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
@@ -99,20 +99,21 @@ func (a *Address) split(rest string) error {
 	return nil
 }
 
-// Login returns the user and password from -auth-file or TIERLOCK_AUTH, or otherwise those in the URL; nil if there are none.
+// Login returns the user and the password from -auth-file or TIERLOCK_AUTH. If neither is given, it returns those in the URL, or nil if the
+// URL has none.
 func (a *Address) Login() (*url.Userinfo, error) {
 	text, source, err := a.Credentials()
 	if text = strings.TrimSpace(text); text == "" || err != nil {
 		return a.User, err
 	}
 	user, password, found := strings.Cut(text, ":")
-	if !found { // not quoted: it may be a secret
+	if !found { // the text is not quoted, because it may be a secret
 		return nil, fmt.Errorf("%s: want user:password", source)
 	}
 	return url.UserPassword(user, password), nil
 }
 
-// Credentials returns the content of -auth-file or TIERLOCK_AUTH, and which of the two it is; "" if neither is given.
+// Credentials returns the content of -auth-file or TIERLOCK_AUTH, and the name of its source. If neither is given, text is "".
 func (a *Address) Credentials() (text, source string, err error) {
 	if a.authFile == "" {
 		return os.Getenv("TIERLOCK_AUTH"), "TIERLOCK_AUTH", nil
@@ -124,7 +125,7 @@ func (a *Address) Credentials() (text, source string, err error) {
 	return string(content), a.authFile, nil
 }
 
-// mask removes the secrets of the URL from the text of an error, since clients quote a URL that they cannot parse.
+// mask removes the secrets of the URL from the text of an error, because clients quote a URL that they cannot parse.
 func (a *Address) mask(err error) error {
 	if err == nil || len(a.secrets) == 0 {
 		return err
@@ -139,7 +140,7 @@ func (a *Address) mask(err error) error {
 	return masked{err, text}
 }
 
-// A masked error has a text without secrets.
+// A masked is an error whose text has no secrets.
 type masked struct {
 	error
 	text string
@@ -148,7 +149,7 @@ type masked struct {
 func (m masked) Error() string { return m.text }
 func (m masked) Unwrap() error { return m.error }
 
-// forms lists an example URL of each store.
+// The function forms lists an example URL of each store.
 func forms(stores []*Store) string {
 	var all []string
 	for _, s := range stores {

@@ -8,8 +8,8 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// Answer repeats ask until a new connection answers or refuses, or ctx is done. If ctx is done first, the error has the failure of an
-// earlier try, if there was one.
+// Answer calls ask again and again, until a server answers or refuses, or until ctx ends. If ctx ends first, the error also has the failure
+// of the last try, if there was one.
 func Answer(ctx context.Context, refused func(error) bool, ask func() error) error {
 	var why error
 	for pace := retry.New(); ; {
@@ -26,7 +26,7 @@ func Answer(ctx context.Context, refused func(error) bool, ask func() error) err
 	}
 }
 
-// WithCause adds to an error the reason why the wait for an answer has ended, if there is one.
+// WithCause returns why, the error of a wait for an answer. If ctx has ended, it adds the cause of ctx.
 func WithCause(ctx context.Context, why error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(why, cause) {
 		return fmt.Errorf("%w: %w", cause, why)

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	mostAside = 64 << 10    // bytes of messages that are kept for a slow reader
-	lastWords = time.Second // for how long the end of the process waits for that
+	mostAside = 64 << 10    // how many bytes of messages are kept if the reader is slow
+	lastWords = time.Second // for how long the process waits at its end until these are written
 )
 
-// An aside is a writer that never blocks, for code that must not wait for the reader of its messages, which may have stopped reading. A
-// goroutine passes the messages on, in order. If too many are waiting, the oldest are dropped.
+// An aside is a writer that never blocks. It is for code that must not wait for the reader of its messages, because that reader may have
+// stopped reading. A goroutine writes the messages in order. If there are too many, the oldest messages are dropped.
 type aside struct {
 	to io.Writer
 
 	mu      sync.Mutex // guards the fields below
-	waiting [][]byte   // messages
-	size    int        // of those
-	omitted int        // messages that were there before those
+	waiting [][]byte   // the messages that are not written yet
+	size    int        // the number of bytes in waiting
+	omitted int        // the number of dropped messages, which were older than waiting
 	idle    chan struct{}
 }
 
-// speakAside makes messages asynchronous from now on. Before the program exits, Main waits until these messages are written, for
-// lastWords at most.
+// speakAside makes the output of messages asynchronous. Before the program exits, Main waits until the messages are written, but not longer
+// than lastWords.
 func (in *invocation) speakAside() {
 	a := &aside{to: in.stderr}
 	in.stderr, in.flush = a, a.flush
@@ -48,18 +48,18 @@ func (a *aside) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// pass writes queued messages until there are none.
+// pass writes queued messages until there are no more.
 func (a *aside) pass() {
 	for {
 		message := a.next()
 		if message == nil {
 			return
 		}
-		a.to.Write(message) // an error cannot be reported
+		a.to.Write(message) // there is no way to report an error
 	}
 }
 
-// next returns nil when no message is queued.
+// next returns the next queued message. If there is none, it returns nil.
 func (a *aside) next() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,7 +83,7 @@ func (a *aside) takeLocked() []byte {
 	return oldest
 }
 
-// flush waits until all messages are written, for the time lastWords at most.
+// flush waits until all messages are written, but not longer than lastWords.
 func (a *aside) flush() {
 	a.mu.Lock()
 	idle := a.idle

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// breakOptions are the flags of break.
+// The type breakOptions has the flags of break.
 type breakOptions struct {
 	token int64
 	yes   bool
@@ -49,12 +49,12 @@ func (o *breakOptions) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.yes, "yes", o.yes, "do not ask")
 }
 
-// broken is what break prints as JSON.
+// A broken is the JSON output of break.
 type broken struct {
 	Path   string             `json:"path"`
 	Token  int64              `json:"token"`
 	Broken bool               `json:"broken"`
-	Holder *inspect.Contender `json:"holder"` // now; null if there is none
+	Holder *inspect.Contender `json:"holder"` // the present holder; null if there is none
 }
 
 func (o *breakOptions) run(ctx context.Context, in *invocation) error {
@@ -89,7 +89,7 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 	defer cancel()
 	if t != nil {
 		switch err = t.of.Break(ctx, o.token); {
-		case errors.Is(err, tier.ErrReleased): // since the look
+		case errors.Is(err, tier.ErrReleased): // the contender has released the lock since it was read
 			t = nil
 		case errors.Is(err, tier.ErrUnknown):
 			return in.lookFailure(fmt.Errorf("%w; %s may have been deleted, or may yet be", err, t.what))
@@ -100,20 +100,20 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 	return o.report(ctx, locks.Desk, in, path, t)
 }
 
-// A target is the contender that has the lock, or permits, with the token.
+// A target is the contender that holds the lock or permits with the given token.
 type target struct {
 	*inspect.Contender
-	what, who string // that are deleted, and whose they are
+	what, who string // a description of what is deleted, and of its owner
 	waiting   int
-	of        breaker // which deletes them
+	of        breaker // the lock or semaphore
 }
 
-// A breaker is a lock or a semaphore.
+// A breaker is a lock or a semaphore that can remove a contender.
 type breaker interface {
 	Break(ctx context.Context, token int64) error
 }
 
-// find returns nil if no holder of the lock or of permits has the token.
+// find returns the contender with the token. If no holder of the lock or of permits has the token, find returns nil.
 func (o *breakOptions) find(locks *Locks, q *inspect.Queue) *target {
 	for _, c := range q.Holders() {
 		if c.Token == o.token {
@@ -126,13 +126,13 @@ func (o *breakOptions) find(locks *Locks, q *inspect.Queue) *target {
 	for i := range q.Semaphore.Shares {
 		if s := &q.Semaphore.Shares[i]; s.Has(o.token) {
 			c := s.Owner()
-			return &target{c, "permits", owner(c), len(q.Semaphore.Queue), locks.Semaphore(q.Path, 1)} // whatever their number is
+			return &target{c, "permits", owner(c), len(q.Semaphore.Queue), locks.Semaphore(q.Path, 1)} // Break works with any number of permits
 		}
 	}
 	return nil
 }
 
-// standing describes the holder of the lock or, for a semaphore, the holders of its permits.
+// standing describes the holder of the lock. For a semaphore it describes the holders of its permits.
 func standing(q *inspect.Queue) string {
 	switch h := q.Holder(); {
 	case h != nil:
@@ -143,7 +143,7 @@ func standing(q *inspect.Queue) string {
 	return "nobody holds the lock now"
 }
 
-// confirm shows what is about to be deleted, and asks for confirmation.
+// confirm shows what will be deleted, and asks for confirmation.
 func (o *breakOptions) confirm(in *invocation, path string, t *target) error {
 	fmt.Fprintf(in.stderr, "%s is held by %s; its node is %s old, %s.\nDelete %s with token %d? [y/N] ",
 		clean(path), clean(t.who), nodeAge(t.Contender), waiters(t.waiting), clean(t.what), o.token)
@@ -154,11 +154,11 @@ func (o *breakOptions) confirm(in *invocation, path string, t *target) error {
 	return nil
 }
 
-// report prints what was deleted, nil if nothing was, and the present state of the lock.
+// report prints what was deleted and the present state of the lock. If t is nil, nothing was deleted.
 func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, path string, t *target) error {
 	q, err := desk.Look(ctx, path)
 	if err != nil {
-		q = &inspect.Queue{} // what was done is what counts
+		q = &inspect.Queue{} // the present state could not be read, but report still prints what was deleted
 		in.say("who holds the lock now is not known: %s", clean(err.Error()))
 	}
 	if in.output == "json" {
@@ -186,7 +186,7 @@ func waiters(n int) string {
 	return fmt.Sprintf("%d processes wait", n)
 }
 
-// isTerminal reports whether a file is a character device other than the null device, which services have instead of a terminal.
+// isTerminal reports whether a file is a character device, but not the null device, which a service has instead of a terminal.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {

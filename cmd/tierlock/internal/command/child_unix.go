@@ -12,34 +12,34 @@ import (
 
 // A child is the command, together with all processes that it starts.
 type child struct {
-	pid    int // also its process group
+	pid    int // also the number of its process group
 	ended  bool
 	events chan syscall.WaitStatus
-	gone   chan struct{} // closed when nothing is left of the command nor of what it started
+	gone   chan struct{} // closed when the command and all processes that it has started have ended
 
 	terminal terminal
-	shell    int  // the process group that the terminal is given back to
-	had      bool // it had the terminal when it was stopped
+	shell    int  // the process group that gets the terminal back
+	had      bool // the command had the terminal when it was stopped
 }
 
-// startChild starts the command in a process group of its own. startChild makes this group the terminal's foreground group, unless
-// another group may want the terminal.
+// startChild starts the command in a separate process group. It makes this group the foreground group of the terminal, unless another group
+// may want the terminal.
 func startChild(command, env []string) (*child, error) {
 	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: openTerminal()}
 	c.shell, _ = syscall.Getpgid(os.Getppid())
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	// In a pipeline, other processes may want the terminal as well. The command then gets it when it asks.
+	// In a pipeline, other processes may want the terminal as well. In that case the command gets it only when it asks for it.
 	foreground := isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && c.terminal.foreground() == c.shell
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: foreground, Ctty: 0}
 	dieWithParent(cmd.SysProcAttr)
 	adopt()
-	unignoreTTOU() // which the command would inherit
+	unignoreTTOU() // otherwise the command would inherit that SIGTTOU is ignored
 	defer signal.Ignore(syscall.SIGTTOU)
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // whose end the kernel takes for the parent's
+		runtime.LockOSThread() // the kernel takes the end of this thread for the end of the parent
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -56,15 +56,15 @@ func startChild(command, env []string) (*child, error) {
 	return c, nil
 }
 
-// reap calls tell for each change of the given child, and returns when this process has no children any more. Its children include
-// processes whose parents have died; see adopt.
+// reap calls tell for each change of the state of the child with the number pid. It returns when this process has no more children. The
+// children include processes whose parents have died; see adopt.
 func reap(pid int, tell func(syscall.WaitStatus)) {
 	for {
 		var status syscall.WaitStatus
 		changed, err := syscall.Wait4(-1, &status, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
-		case err != nil: // no children
+		case err != nil: // there are no children
 			return
 		case changed == pid:
 			tell(status)
@@ -72,8 +72,8 @@ func reap(pid int, tell func(syscall.WaitStatus)) {
 	}
 }
 
-// signal sends sig to the process group. If the command has ended, its group's number may be in use again, so only remaining processes
-// get sig.
+// The method signal sends sig to the process group of the command. After the command has ended, another process group may have the same
+// number. Therefore sig then goes only to the remaining processes of the command.
 func (c *child) signal(sig syscall.Signal) {
 	if c.ended {
 		signalRest(c.pid, sig)
@@ -82,7 +82,7 @@ func (c *child) signal(sig syscall.Signal) {
 	syscall.Kill(-c.pid, sig)
 }
 
-// forward passes a signal on. A command that continues after a stop gets the terminal back.
+// forward passes a signal on to the command. If the command continues after a stop, it gets the terminal back.
 func (c *child) forward(sig syscall.Signal) {
 	if sig == syscall.SIGCONT && c.had && c.terminal.foreground() == c.shell {
 		c.terminal.give(c.pid)
@@ -90,7 +90,8 @@ func (c *child) forward(sig syscall.Signal) {
 	c.signal(sig)
 }
 
-// goesOn continues the command if it was stopped because it did not have the terminal and may have it, and reports that.
+// goesOn is called when the command was stopped. If it was stopped only because it did not have the terminal, and it may have the terminal,
+// goesOn continues the command and returns true.
 func (c *child) goesOn(stop syscall.Signal) bool {
 	if (stop == syscall.SIGTTIN || stop == syscall.SIGTTOU) && c.terminal.foreground() == c.shell {
 		c.terminal.give(c.pid)
@@ -101,13 +102,13 @@ func (c *child) goesOn(stop syscall.Signal) bool {
 	return false
 }
 
-// end asks the command to end, even if it is stopped.
+// The method end asks the command to end. This works even if the command is stopped.
 func (c *child) end() {
 	c.signal(syscall.SIGTERM)
 	c.signal(syscall.SIGCONT)
 }
 
-// kill returns when no process is left. If that takes long, it calls resisted once.
+// kill kills all processes of the command, and returns when none is left. If that takes long, kill calls resisted once.
 func (c *child) kill(resisted func(pids []int)) { slay(c.pid, c.gone, resisted) }
 
 // left returns the remaining processes, as far as the system shows them.

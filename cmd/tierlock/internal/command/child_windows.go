@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// These functions for job objects and consoles are missing in package syscall.
+// Package syscall does not have these functions for job objects and consoles.
 var (
 	kernel32                  = syscall.NewLazyDLL("kernel32.dll")
 	createJobObject           = kernel32.NewProc("CreateJobObjectW")
@@ -21,16 +21,17 @@ var (
 	ntResumeProcess           = syscall.NewLazyDLL("ntdll.dll").NewProc("NtResumeProcess")
 )
 
-// A child is the command, together with all processes that it starts: the members of a job object, which no process can leave.
+// A child is the command, together with all processes that it has started. They are the members of a job object, and no process can leave
+// the job object.
 type child struct {
 	pid    int
 	ended  bool
 	events chan syscall.WaitStatus
-	gone   chan struct{} // closed when nothing is left of the command nor of what it started
-	job    uintptr       // open as long as this process lives: when the last handle goes, Windows ends the members
+	gone   chan struct{} // closed when the command and all processes that it has started have ended
+	job    uintptr       // open as long as this process lives; when the last handle is closed, Windows ends the members
 }
 
-// startChild starts the command. The command is put into the job before it can start processes of its own.
+// startChild starts the command. The command becomes a member of the job before it can start other processes.
 func startChild(command, env []string) (*child, error) {
 	const suspended = 0x4
 	cmd := exec.Command(command[0], command[1:]...)
@@ -61,7 +62,7 @@ func startChild(command, env []string) (*child, error) {
 	return c, nil
 }
 
-// openJob creates the job object. The handle is not inherited.
+// openJob creates the job object. Child processes do not inherit the handle.
 func (c *child) openJob() error {
 	const (
 		extendedLimits = 9
@@ -90,7 +91,7 @@ func (c *child) openJob() error {
 	return nil
 }
 
-// resume puts the command into the job, and then lets it run.
+// resume puts the command into the job object, and then lets the command run.
 func (c *child) resume() error {
 	const setQuotaTerminateAndSuspend = 0x100 | 0x1 | 0x800
 	process, err := syscall.OpenProcess(setQuotaTerminateAndSuspend, false, uint32(c.pid))
@@ -110,13 +111,13 @@ func (c *child) resume() error {
 // forward does nothing, because the console sends its events to the command as well.
 func (c *child) forward(syscall.Signal) {}
 
-// goesOn is for stopped processes, which Windows does not have.
+// goesOn returns true, because a process on Windows cannot be stopped by a signal.
 func (c *child) goesOn(syscall.Signal) bool { return true }
 
-// end sends Ctrl-Break to the process group of this process, which asks the command to end. This process ignores it.
+// The method end sends Ctrl-Break to the process group of this process. This asks the command to end. This process ignores Ctrl-Break.
 func (c *child) end() { generateConsoleCtrlEvent.Call(ctrlBreak, uintptr(os.Getpid())) }
 
-// kill ends all processes in the job, and returns when none is left. If that takes long, it calls resisted once.
+// kill ends all processes in the job object, and returns when none is left. If that takes long, kill calls resisted once.
 func (c *child) kill(resisted func(pids []int)) {
 	const status = exitSignal + int(syscall.SIGKILL)
 	for begun := time.Now(); ; {
@@ -139,7 +140,8 @@ type processList struct {
 	pids             [256]uintptr
 }
 
-// list reports false if the list is too short, or the remaining processes are unknown.
+// The method list fills processes with the remaining processes. If processes has too little space, or the remaining processes are not
+// known, list returns false.
 func (c *child) list(processes *processList) bool {
 	const processIDs = 3
 	ok, _, _ := queryInformationJobObject.Call(c.job, processIDs, uintptr(unsafe.Pointer(processes)), unsafe.Sizeof(*processes), 0)

@@ -13,18 +13,18 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A claim is what run acquires: a lock, or permits of a semaphore.
+// A claim is the thing that run acquires: a lock, or permits of a semaphore.
 type claim interface {
 	acquire(ctx context.Context) (hold, error)
 	try(ctx context.Context) (hold, error)
 	Contenders(ctx context.Context) ([]tier.Contender, error)
-	// inTheWay describes the contenders that block the claim, "" if there are none.
+	// inTheWay describes the contenders that block the claim. It returns "" if there are none.
 	inTheWay(contenders []tier.Contender) string
-	// outer returns the index of the contender that belongs to an enclosing run of this process, -1 if there is none.
+	// outer returns the index of the contender that belongs to an enclosing run of this process. It returns -1 if there is none.
 	outer(contenders []tier.Contender) int
 }
 
-// A hold is what an acquired claim has become.
+// A hold is an acquired claim.
 type hold interface {
 	Lost() <-chan struct{}
 	Err() error
@@ -43,7 +43,7 @@ func (o *runOptions) claim(locks *tier.Registry, path string) claim {
 	return lock{locks.Mutex(path), false}
 }
 
-// A lock is acquired exclusively or for reading.
+// A lock is a claim that is acquired exclusively or for reading.
 type lock struct {
 	*tier.Mutex
 	reads bool
@@ -52,7 +52,7 @@ type lock struct {
 func (l lock) acquire(ctx context.Context) (hold, error) { return holdOf(l.Acquire(ctx)) }
 func (l lock) try(ctx context.Context) (hold, error)     { return holdOf(l.TryAcquire(ctx)) }
 
-// inTheWay names the holder, or for a reader the first contender that does not read.
+// inTheWay names the holder. For a reader it names the first contender that does not read.
 func (l lock) inTheWay(queue []tier.Contender) string {
 	first := 0
 	for l.reads && first < len(queue) && queue[first].Shared {
@@ -77,7 +77,7 @@ func (l lock) outer(queue []tier.Contender) int {
 	})
 }
 
-// Permits are permits of a semaphore.
+// A permits is a claim on permits of a semaphore.
 type permits struct {
 	*tier.Semaphore
 	all, weight int
@@ -86,7 +86,7 @@ type permits struct {
 func (p permits) acquire(ctx context.Context) (hold, error) { return holdOf(p.Acquire(ctx, p.weight)) }
 func (p permits) try(ctx context.Context) (hold, error)     { return holdOf(p.TryAcquire(ctx, p.weight)) }
 
-// inTheWay names the first holder of permits, and the first waiter.
+// inTheWay names the first holder of permits and the first waiter.
 func (p permits) inTheWay(contenders []tier.Contender) string {
 	waiting := slices.IndexFunc(contenders, func(c tier.Contender) bool { return c.Permits == 0 })
 	if waiting < 0 {
@@ -107,10 +107,10 @@ func (p permits) inTheWay(contenders []tier.Contender) string {
 	return strings.Join(parts, "; ")
 }
 
-// outer returns -1: a nested run can often get more permits.
+// outer returns -1, because a nested run can often get more permits.
 func (p permits) outer([]tier.Contender) int { return -1 }
 
-// holdOf returns a nil hold with an error, because an interface with a nil *tier.Hold would not be nil.
+// holdOf returns nil with an error. Without it, a nil *tier.Hold would become a hold that is not nil.
 func holdOf[H hold](h H, err error) (hold, error) {
 	if err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func holdOf[H hold](h H, err error) (hold, error) {
 	return h, nil
 }
 
-// nameOf returns the name of a contender, as far as it describes itself.
+// nameOf returns the name of a contender, from the description that it has given.
 func nameOf(c *tier.Contender) string {
 	who := c.ID
 	if c.PID != 0 {

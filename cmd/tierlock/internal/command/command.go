@@ -1,6 +1,6 @@
-// Package command implements cmd/tierlock, which works the same on each store. A [Store] has the parts that differ.
+// Package command implements cmd/tierlock, which works in the same way on each store. A [Store] has the parts that differ.
 //
-// A subcommand is a function that returns a [subcommand]: its name, its help and its flags in one place.
+// A subcommand is a function that returns a [subcommand]. Its name, its help and its flags are therefore in one place.
 package command
 
 import (
@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// A subcommand is one verb of the command line.
+// A subcommand is one command of the program, such as run or ls.
 type subcommand struct {
 	name   string
-	usage  string // what follows the name, such as "[-n] PATH -- COMMAND"
-	about  string // half a line for the list of all
-	help   string // what a person has to know, with examples
+	usage  string // the arguments after the name, such as "[-n] PATH -- COMMAND"
+	about  string // a short description for the list of all subcommands
+	help   string // what a user has to know, with examples
 	hidden bool
-	alone  bool   // it connects to nothing, and has no flags but its own and -version
-	of     *Store // the first that has it, as a task; nil if all have
+	alone  bool   // the subcommand connects to no store, and of the global flags it has only -version
+	of     *Store // the first store that has it as a task; nil if all stores have it
 	flags  func(*flag.FlagSet)
-	run    func(context.Context, *invocation) error // its error says with what status to exit; see exit.go
+	run    func(context.Context, *invocation) error // the returned error determines the exit status; see exit.go
 }
 
-// subcommands returns all there are, in the order in which help lists them.
+// The method subcommands returns all subcommands, in the order in which help lists them.
 func (in *invocation) subcommands() []*subcommand {
 	all := []*subcommand{
 		runSubcommand(),
@@ -56,20 +56,20 @@ func (in *invocation) subcommands() []*subcommand {
 type invocation struct {
 	stores  []*Store
 	address Address
-	store   *Store        // of the address
-	timeout time.Duration // for connecting
+	store   *Store        // the store of the address
+	timeout time.Duration // the limit for connecting
 	output  string        // "text" or "json"
-	version bool          // is asked for, and nothing else
-	args    []string      // that are no flags, up to "--"
-	command []string      // all that follows "--"
-	before  []string      // the whole command line before the name of the subcommand, and after it
+	version bool          // only the version is requested
+	args    []string      // the arguments that are no flags, up to "--"
+	command []string      // all arguments after "--"
+	before  []string      // the arguments before the name of the subcommand; the next field has those after it
 	after   []string
 	stdout  io.Writer
 	stderr  io.Writer
-	flush   func() // returns when messages are written
+	flush   func() // returns when all messages are written
 }
 
-// Main executes the command line on one of the stores, and returns the exit status.
+// Main executes a command line for one of the stores. It returns the exit status.
 func Main(stores []*Store, args []string, stdout, stderr io.Writer) int {
 	ctx, end := context.WithCancelCause(context.Background())
 	defer end(nil)
@@ -99,7 +99,7 @@ func Main(stores []*Store, args []string, stdout, stderr io.Writer) int {
 	return status(err)
 }
 
-// locate finds the store of a subcommand that connects to one. It returns the subcommand as that store has it.
+// locate finds the store for a subcommand that connects to one. It returns the subcommand in the form that this store has.
 func (in *invocation) locate(sub *subcommand) (_ *subcommand, err error) {
 	if sub.alone {
 		return sub, nil
@@ -126,7 +126,7 @@ func (in *invocation) locate(sub *subcommand) (_ *subcommand, err error) {
 		in.store.Name)
 }
 
-// An output cancels the subcommand, with the error as the cause, when a write to it fails. Subcommands therefore need not check each
+// An output is a writer that cancels the subcommand when a write fails. The error is the cause. Therefore subcommands need not check each
 // write.
 type output struct {
 	io.Writer
@@ -141,7 +141,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// version returns the version of the module from which this program was built, and that of Go.
+// The function version returns the version of the module from which this program was built, and the version of Go.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -154,12 +154,12 @@ func newInvocation(stores []*Store, stdout, stderr io.Writer) *invocation {
 	return &invocation{stores: stores, timeout: connectTimeout, output: "text", stdout: stdout, stderr: stderr, flush: func() {}}
 }
 
-// say prints a message of this process to stderr.
+// say prints a message of this process to standard error.
 func (in *invocation) say(format string, args ...any) {
 	fmt.Fprintf(in.stderr, "tierlock: "+format+"\n", args...)
 }
 
-// path returns the lock path, the only argument.
+// The method path returns the lock path, which is the only argument.
 func (in *invocation) path() (string, error) {
 	switch {
 	case len(in.args) == 0:

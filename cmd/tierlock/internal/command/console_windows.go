@@ -12,14 +12,14 @@ const (
 	ctrlLogoff = 5
 )
 
-// ending are the signals that end a run that waits for the lock.
+// The variable ending has the signals that end a run while it waits for the lock.
 var ending = []syscall.Signal{syscall.SIGINT, syscall.SIGTERM}
 
-// catch returns the events of the console as signals: TERM for Ctrl-Break, INT for Ctrl-C and for everything that ends the console.
+// catch returns the events of the console as signals. Ctrl-Break becomes TERM. Ctrl-C, and everything that ends the console, becomes INT.
 func catch() <-chan os.Signal { return catchAs(syscall.SIGTERM) }
 
-// catchInBackground is catch for the keeper, which leads a process group of its own. Windows makes such a group ignore Ctrl-C, also in
-// the command, unless this is undone. Ctrl-Break may come from the front, for any reason to end.
+// catchInBackground is like catch, for the keeper, which leads a separate process group. Windows makes such a group ignore Ctrl-C, and the
+// command would inherit this, so it is undone here. The front sends Ctrl-Break for every reason to end.
 func catchInBackground() <-chan os.Signal {
 	caught := catchAs(syscall.SIGINT)
 	setConsoleCtrlHandler.Call(0, 0)
@@ -33,14 +33,14 @@ func catchAs(forBreak os.Signal) <-chan os.Signal {
 		switch event {
 		case ctrlBreak:
 			sig = forBreak
-		case ctrlLogoff: // of whomever: only services hear of it
+		case ctrlLogoff: // any user may have logged off; only services get this event
 			return 1
 		}
 		select {
 		case caught <- sig:
 		default:
 		}
-		if event > ctrlBreak { // the console is about to end, and this process with it when this returns
+		if event > ctrlBreak { // the console is about to end, and this process would end as soon as this function returns
 			select {}
 		}
 		return 1
@@ -49,10 +49,10 @@ func catchAs(forBreak os.Signal) <-chan os.Signal {
 	return caught
 }
 
-// suspends reports whether sig stops a run that waits; on Windows no signal does.
+// suspends reports whether sig stops a run that waits. On Windows no signal does.
 func suspends(os.Signal) bool { return false }
 
-// endedBy returns the signal that ended a process, 0 if it ended by itself.
+// endedBy returns the signal that ended a process. If the process ended by itself, it returns 0.
 func endedBy(status syscall.WaitStatus) syscall.Signal {
 	const controlCExit = 0xC000013A
 	if status.ExitCode == controlCExit {
@@ -61,7 +61,7 @@ func endedBy(status syscall.WaitStatus) syscall.Signal {
 	return 0
 }
 
-// A terminal is a console on Windows. All processes share it, so it is neither given nor taken.
+// A terminal is a console on Windows. All processes share it, so its methods do nothing.
 type terminal struct{}
 
 func openTerminal() terminal    { return terminal{} }
@@ -69,7 +69,7 @@ func (terminal) takeFrom(int)   {}
 func (terminal) stop(int)       {}
 func (terminal) leave(int, int) {}
 
-// launch starts the keeper as the leader of a process group, so that Ctrl-Break can be sent to it alone.
+// launch starts the keeper as the leader of a process group, so that Ctrl-Break can be sent only to this group.
 func (f *front) launch(theirs lineEnd) error {
 	const newProcessGroup = 0x200
 	f.keeper.SysProcAttr = &syscall.SysProcAttr{CreationFlags: newProcessGroup}
@@ -92,21 +92,21 @@ func (f *front) launch(theirs lineEnd) error {
 	return nil
 }
 
-// pass forwards events that the keeper and the command may not have got: Ctrl-Break may go only to the process group of this process, and
-// the keeper gets nothing while it starts.
+// pass forwards events that the keeper and the command may not have received. Ctrl-Break may have gone only to the process group of this
+// process, and the keeper gets no events while it starts.
 func (f *front) pass(sig os.Signal) {
 	if sig == syscall.SIGTERM || f.group == 0 {
 		generateConsoleCtrlEvent.Call(ctrlBreak, uintptr(f.keeper.Process.Pid))
 	}
 }
 
-// slay kills the keeper. The keeper's handle of the job is closed with it, which ends all processes in the job.
+// slay kills the keeper. This closes the keeper's handle of the job object, and Windows then ends all processes in the job.
 func (f *front) slay() {
 	f.keeper.Process.Kill()
 	<-f.ended
 }
 
-// takePipe reports whether a handle is that of a pipe, and makes it no longer inheritable.
+// takePipe reports whether fd is the handle of a pipe. It makes the handle no longer inheritable.
 func takePipe(fd int) bool {
 	if kind, err := syscall.GetFileType(syscall.Handle(fd)); err != nil || kind != syscall.FILE_TYPE_PIPE {
 		return false

@@ -10,12 +10,12 @@ import (
 // A RegistryDesk is the desk of a store whose registry shows all contenders.
 type RegistryDesk struct {
 	inspect.Registry
-	// Find adds findings about a lock path by the store's own rules.
+	// Find adds findings about a lock path by the rules of this store.
 	Find func(ctx context.Context, report *inspect.Report) error
 }
 
-// Revoke asks through the registry, which does not return the holders. The holders are those that show a request afterwards, and those
-// that held the lock just before and have left.
+// Revoke sends the request through the registry, which does not return the holders. Revoke returns the holders that have a request after
+// that, and the holders that have left since the read before the request.
 func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Contender, error) {
 	before, err := d.Look(ctx, path)
 	if err != nil {

@@ -12,22 +12,22 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An execution is a run of the command under the lock.
+// An execution is one run of the command under the lock.
 type execution struct {
 	*keeper
 	child *child
 
 	clock  *clock.Clock
-	valid  time.Duration // the end of the lease when last looked, on the clock
-	grace  time.Duration // and for how long the command may go on after that
+	valid  time.Duration // the end of the lease when it was last read, on the clock
+	grace  time.Duration // for how long the command may run after the end of the lease
 	margin time.Duration
-	due    time.Duration // when the command is killed, on the clock
-	kill   *time.Timer   // set when the command has to end
+	due    time.Duration // the time at which the command is killed, on the clock
+	kill   *time.Timer   // runs when the command has to end
 	result error
-	ending bool // it is on its way to its end
+	ending bool // the command was told to end
 }
 
-// mind returns when nothing is left of the command, including all processes that it has started.
+// mind returns when the command and all processes that it has started have ended.
 func (e *execution) mind() error {
 	e.kill = stopped()
 	look, left := time.NewTimer(0), stopped()
@@ -40,7 +40,7 @@ func (e *execution) mind() error {
 		select {
 		case sig := <-e.signals:
 			e.child.forward(sig.(syscall.Signal))
-		case <-look.C: // the front may be stopped, and ask no more
+		case <-look.C: // the front may be stopped, and send no more questions
 			e.look()
 			look.Reset(min((e.valid-e.clock.Now())/4, time.Second))
 		case question, open := <-heard:
@@ -77,26 +77,27 @@ func (e *execution) mind() error {
 	}
 }
 
-// look records until when the lock is certain to be held.
+// look records until when the lock is certainly held.
 func (e *execution) look() {
 	margin := e.locks.Margin()
-	now := e.clock.Now() // first: if the machine sleeps in between, this is too early, never too late
+	now := e.clock.Now() // read first: if the machine sleeps in between, the result is too early, but never too late
 	if until := e.hold.ValidUntil(); !until.IsZero() {
 		e.valid, e.margin = now+time.Until(until), margin
 		if grace, err := e.within(margin); err == nil {
 			e.grace = grace
 		} else {
-			e.grace = maxGrace(margin) // of a session that has become shorter
+			e.grace = maxGrace(margin) // the timeout of the session has become shorter
 		}
 	}
 }
 
-// answer tells the front until when it has to wait: until a little after the keeper would kill the command.
+// The method answer tells the front how long it has to wait. The time ends a little after the keeper would kill the command.
 func (e *execution) answer(question string) {
 	e.front.say("for %d %s", e.valid+e.grace+e.margin/8-e.clock.Now(), strings.TrimPrefix(question, "ask "))
 }
 
-// lose ends the command after a loss: in time before the store gives the lock away, or at once if it may have done so.
+// lose ends the command after a loss. If the store cannot have granted the lock to another process yet, the command ends before the store
+// can do so. Otherwise it is killed at once.
 func (e *execution) lose() {
 	err := e.hold.Err()
 	e.ending = true
@@ -112,7 +113,7 @@ func (e *execution) lose() {
 	e.in.say("%s: %v; sending TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
 }
 
-// abandon ends the command because its caller is gone. The lock is still held.
+// abandon ends the command because the process that started tierlock has ended. The lock stays held.
 func (e *execution) abandon() {
 	if e.ending {
 		return
@@ -121,8 +122,8 @@ func (e *execution) abandon() {
 	e.stop()
 }
 
-// giveWay ends the command because a revoke was requested. The lock is still held, and released when nothing
-// of the command is left.
+// giveWay ends the command because a revoke was requested. The lock stays held. It is released when all processes of the command have
+// ended.
 func (e *execution) giveWay() {
 	if e.ending {
 		return
@@ -138,13 +139,13 @@ func (e *execution) stop() {
 	e.child.end()
 }
 
-// killIn schedules a KILL after a time that counts the sleep of the machine, as the store's lease does.
+// killIn schedules a KILL after the given time. The time includes the sleep of the machine, because the store's lease includes it, too.
 func (e *execution) killIn(left time.Duration) {
 	e.due = e.clock.Now() + left
 	e.kill.Reset(e.clock.Left(e.due))
 }
 
-// see records the end of the command, and handles a stopped command as a shell would.
+// see records the end of the command. If the command was stopped, see acts as a shell would.
 func (e *execution) see(status syscall.WaitStatus) {
 	switch {
 	case !status.Stopped():
@@ -157,7 +158,7 @@ func (e *execution) see(status syscall.WaitStatus) {
 	}
 }
 
-// exitOf returns the status of a process that has ended, as a shell would.
+// exitOf returns the exit status of a process that has ended, in the form that a shell uses.
 func exitOf(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return exitSignal + int(status.Signal())
@@ -165,7 +166,7 @@ func exitOf(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// isStatus reports whether err ends the process with a status.
+// isStatus reports whether err ends this process with the exit status code.
 func isStatus(err error, code int) bool {
 	f := (*failure)(nil)
 	return errors.As(err, &f) && f.status == code

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Exit statuses are those of sysexits.h where it has one. The status of the command is passed through.
+// These are the exit statuses. They are those of sysexits.h if it has a suitable one. The status of the command is passed through.
 const (
 	exitOK          = 0
 	exitNo          = 1   // doctor found something; break deleted nothing; revoke found no holder
-	exitUsage       = 64  // EX_USAGE: the command line
-	exitUnavailable = 69  // EX_UNAVAILABLE: no server
-	exitInternal    = 70  // EX_SOFTWARE: anything else
+	exitUsage       = 64  // EX_USAGE: the command line is wrong
+	exitUnavailable = 69  // EX_UNAVAILABLE: no server is available
+	exitInternal    = 70  // EX_SOFTWARE: any other error
 	exitLost        = 74  // EX_IOERR: the lock was lost while the command ran
 	exitNotAcquired = 75  // EX_TEMPFAIL: the lock is taken
-	exitCannotRun   = 126 // found, but not executable
+	exitCannotRun   = 126 // the command was found, but is not executable
 	exitNotFound    = 127
-	exitSignal      = 128 // and the number of the signal
+	exitSignal      = 128 // the number of the signal is added
 )
 
 // A failure is an error with an exit status. If it has no text, nothing is printed.
@@ -41,7 +41,7 @@ func fail(status int, format string, args ...any) error {
 // usageError returns a failure that says what is wrong with the command line.
 func usageError(format string, args ...any) error { return fail(exitUsage, format, args...) }
 
-// usage is a usage error with the text of err; nil if that is.
+// The function usage returns a usage error with the text of err. If err is nil, it returns nil.
 func usage(err error) error {
 	if err == nil {
 		return nil
@@ -49,7 +49,7 @@ func usage(err error) error {
 	return usageError("%w", err)
 }
 
-// status returns the exit status for err.
+// The function status returns the exit status for err.
 func status(err error) int {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return f.status

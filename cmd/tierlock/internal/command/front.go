@@ -13,32 +13,32 @@ import (
 	"github.com/tierlock/tierlock/internal/clock"
 )
 
-// A front is the process of tierlock run that the shell knows. It forwards signals to the keeper, which does the work. It kills
-// everything if the keeper is killed, or does not confirm in time that the lock is held.
+// A front is the process of tierlock run that the shell has started. It forwards signals to the keeper, which does the work. If the keeper
+// is killed, or does not confirm in time that the lock is held, the front kills everything.
 type front struct {
 	in      *invocation
 	keeper  *exec.Cmd
 	line    line
-	ended   chan struct{}      // closed when the keeper is gone
-	status  syscall.WaitStatus // of the keeper then
-	gone    chan struct{}      // closed when nothing is left of it either
+	ended   chan struct{}      // closed when the keeper has ended
+	status  syscall.WaitStatus // the status of the keeper; valid when ended is closed
+	gone    chan struct{}      // closed when the processes that the keeper has left behind have ended as well
 	signals <-chan os.Signal
 
 	clock    *clock.Clock
-	asked    time.Duration // when the last question left, on the clock, and which it was
+	asked    time.Duration // when the last question was sent, on the clock of the front; the next field is its number
 	question int
 	ask      *time.Timer
-	until    time.Duration // when nothing of the command may be left, unless there is a new answer
+	until    time.Duration // the time at which the command has to be dead, unless there is a new answer
 	deadline *time.Timer
-	again    bool // the deadline has been put off since the last answer that the lock is ours
+	again    bool // the deadline was put off once since the last answer that confirmed the lock
 
 	held     bool
-	done     bool // nothing of the command is left
-	group    int  // of the command, 0 before it has begun
+	done     bool // all processes of the command have ended
+	group    int  // the process group of the command; 0 before the command has begun
 	terminal terminal
 }
 
-// watchKeeper starts the keeper and returns when the keeper and the command have ended.
+// watchKeeper starts the keeper. It returns when the keeper and the command have ended.
 func watchKeeper(in *invocation) error {
 	f := &front{in: in, signals: catch(), terminal: openTerminal(), ended: make(chan struct{}), gone: make(chan struct{}), ask: stopped(),
 		deadline: stopped(), clock: clock.New()}
@@ -51,7 +51,7 @@ func watchKeeper(in *invocation) error {
 		case sig := <-f.signals:
 			f.pass(sig)
 		case text, open := <-f.line.heard:
-			if !open { // the keeper is about to end, or has ended
+			if !open { // the keeper has ended, or will end soon
 				<-f.ended
 				return f.end()
 			}
@@ -91,7 +91,7 @@ func (f *front) start() error {
 	return f.launch(theirs)
 }
 
-// hear handles a message of the keeper; see [line].
+// hear handles a message from the keeper; see [line].
 func (f *front) hear(text string) {
 	var word string
 	var n, of int
@@ -123,8 +123,8 @@ func (f *front) pose() {
 	f.line.say("ask %d", f.question)
 }
 
-// count handles the answer to the last question. The time counts from the question, because the keeper may have been stopped after it had
-// read its clock.
+// count handles the answer to the last question. The time in the answer counts from the sending of the question, because the keeper may
+// have been stopped after it had read its clock.
 func (f *front) count(life time.Duration) {
 	f.until = f.asked + life
 	left := f.until - f.clock.Now()
@@ -133,8 +133,9 @@ func (f *front) count(life time.Duration) {
 	f.ask.Reset(min(left/4, time.Second))
 }
 
-// late handles the timer of the deadline, and reports whether there is more time. There is if the deadline has not come. If the deadline
-// passed while this process was stopped, or its machine slept, the keeper may have continued, and is asked once more.
+// late handles the timer of the deadline, and reports whether there is more time. There is more time if the deadline has not come yet. If
+// the deadline passed while this process was stopped or the machine slept, the keeper may have continued. In that case the keeper is asked
+// once more.
 func (f *front) late() bool {
 	if left := f.clock.Left(f.until); left > 0 {
 		f.deadline.Reset(left)
@@ -145,7 +146,7 @@ func (f *front) late() bool {
 	}
 	f.again = true
 	f.pose()
-	f.deadline.Reset(time.Second) // a busy machine takes a while for two processes to speak
+	f.deadline.Reset(time.Second) // on a busy machine the question and the answer take a while
 	return true
 }
 
@@ -160,13 +161,13 @@ func (f *front) end() error {
 		return fail(exitLost, "%s: tierlock keep, which held the lock, ended with status %d; the command was killed", f.in.args[0],
 			exitOf(f.status))
 	}
-	if sig := endedBy(f.status); slices.Contains(ending, sig) { // before it could catch it
+	if sig := endedBy(f.status); slices.Contains(ending, sig) { // the signal came before the keeper was able to catch it
 		return interrupted(f.in.args[0], sig)
 	}
 	return fail(exitInternal, "tierlock keep ended with status %d before it acquired the lock", exitOf(f.status))
 }
 
-// resisted reports processes that KILL has not ended within a second.
+// resisted reports the processes that KILL has not ended within a second.
 func (in *invocation) resisted(pids []int) {
 	in.say("these processes survived KILL so far; do they run as another user? %v", pids)
 }

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// launch starts the keeper outside of the shell's job, so that it does not get the job's signals.
+// launch starts the keeper outside of the shell's job. Signals to the job therefore do not reach the keeper.
 func (f *front) launch(theirs lineEnd) error {
-	adopt() // what the keeper leaves behind, if it is killed
+	adopt() // if the keeper is killed, this process adopts the processes that it leaves behind
 	for _, file := range []*os.File{theirs.in, theirs.out} {
 		syscall.Syscall(syscall.SYS_FCNTL, file.Fd(), syscall.F_SETFD, 0)
 	}
@@ -18,7 +18,7 @@ func (f *front) launch(theirs lineEnd) error {
 	if err := f.keeper.Start(); err != nil {
 		return err
 	}
-	signal.Ignore(syscall.SIGTTOU) // nothing is executed any more that would inherit that
+	signal.Ignore(syscall.SIGTTOU) // this process starts no further process that would inherit it
 	go func() {
 		defer close(f.gone)
 		reap(f.keeper.Process.Pid, func(status syscall.WaitStatus) {
@@ -34,13 +34,13 @@ func (f *front) launch(theirs lineEnd) error {
 // pass forwards a signal to the keeper.
 func (f *front) pass(sig os.Signal) { f.keeper.Process.Signal(sig) }
 
-// slay kills the keeper, the command, and all processes that it has started.
+// slay kills the keeper, the command, and all processes that the command has started.
 func (f *front) slay() {
 	if f.group > 0 {
-		signalRest(f.group, syscall.SIGKILL) // before the keeper's end changes which processes are its descendants
+		signalRest(f.group, syscall.SIGKILL) // sent first, because the end of the keeper changes which processes are its descendants
 	}
 	select {
-	case <-f.ended: // its pid may be another's
+	case <-f.ended: // another process may have the same pid now
 	default:
 		f.keeper.Process.Kill()
 	}
@@ -48,7 +48,7 @@ func (f *front) slay() {
 	<-f.ended
 }
 
-// takePipe reports whether a descriptor is that of a pipe, and makes it no longer inheritable.
+// takePipe reports whether fd is the descriptor of a pipe. It makes the descriptor no longer inheritable.
 func takePipe(fd int) bool {
 	var stat syscall.Stat_t
 	if syscall.Fstat(fd, &stat) != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFIFO {

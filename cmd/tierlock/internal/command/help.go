@@ -24,7 +24,7 @@ exit status:
 tierlock help SUBCOMMAND has the details and examples.
 `
 
-// help explains a subcommand, or all if it is nil.
+// help explains a subcommand. If sub is nil, it explains all subcommands.
 func (in *invocation) help(sub *subcommand) {
 	shared := newInvocation(in.stores, nil, nil).flags(nil)
 	var text strings.Builder

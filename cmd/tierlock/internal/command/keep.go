@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A keeper is the process that has the lock and is the parent of the command.
+// A keeper is the process that holds the lock and is the parent of the command.
 type keeper struct {
 	*runOptions
 	in      *invocation
@@ -27,7 +27,7 @@ type keeper struct {
 	hold  hold
 }
 
-// alone returns the error for the death of the front, the process that the shell knows.
+// The method alone returns the error for the death of the front, which is the process that the shell has started.
 func (k *keeper) alone() error { return fail(exitInternal, "tierlock run is gone") }
 
 // keep acquires the lock, runs the command, and releases the lock.
@@ -54,11 +54,11 @@ func (o *runOptions) keep(_ context.Context, in *invocation) error {
 
 func (k *keeper) close() {
 	if k.locks != nil {
-		k.locks.Close() // whatever is left in the queue goes with the session
+		k.locks.Close() // the end of the session removes everything that is left in the queue
 	}
 }
 
-// release gives the lock up. If the lock was lost before, and that only shows now, the status of the command does not count.
+// release releases the lock. If the release shows that the lock was lost, the error says so, and the status of the command is not used.
 func (k *keeper) release(status error) error {
 	err := k.hold.Release()
 	switch {
@@ -71,7 +71,7 @@ func (k *keeper) release(status error) error {
 	return status
 }
 
-// acquire waits for the lock, and gives up when a signal comes or the front dies.
+// acquire waits for the lock. It gives up when a signal arrives or the front dies.
 func (k *keeper) acquire() error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -98,7 +98,7 @@ func (k *keeper) acquire() error {
 	}
 }
 
-// interrupts reports whether sig ends a process that waits.
+// interrupts reports whether sig ends the keeper while it waits.
 func (k *keeper) interrupts(sig os.Signal) bool {
 	if suspends(sig) {
 		k.front.say("stopped")
@@ -110,7 +110,7 @@ func interrupted(path string, sig os.Signal) error {
 	return fail(exitSignal+int(sig.(syscall.Signal)), "%s: %v; the command was not started", path, sig)
 }
 
-// queue connects and acquires the lock, or returns a failure with a status.
+// queue connects to the store and acquires the lock. If it cannot, it returns a failure with an exit status.
 func (k *keeper) queue(ctx context.Context) error {
 	s, err := k.in.dial(ctx, Options{Session: k.session, Label: k.label(k.in.command[0]), Logger: k.logger(k.in)})
 	if err != nil {
@@ -140,7 +140,8 @@ func (k *keeper) queue(ctx context.Context) error {
 	return err
 }
 
-// underLock runs the command once the front is watching, and returns when nothing is left of the command. Its error has the exit status.
+// underLock runs the command as soon as the front is watching. It returns when all processes of the command have ended. Its error has the
+// exit status.
 func (k *keeper) underLock() error {
 	k.front.say("held")
 	for {
@@ -160,7 +161,7 @@ func (k *keeper) underLock() error {
 	}
 }
 
-// start starts the command once the front knows how long the command may live.
+// start starts the command after the front has learned how long the command may live.
 func (k *keeper) start(question string) error {
 	e := &execution{keeper: k, clock: clock.New()}
 	e.look()

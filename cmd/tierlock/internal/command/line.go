@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// A line connects tierlock run and tierlock keep by two pipes, which end with the processes. Neither process waits for the other one to
-// read.
+// A line connects tierlock run and tierlock keep by two pipes. The pipes end with the processes. Neither process waits until the other one
+// reads.
 //
 //	held          keep has the lock, and starts the command when it has been asked
 //	ask K         the Kth question of run: how long may the command live?
@@ -19,7 +19,7 @@ import (
 //	done          nothing of the command is left; keep is about to end
 type line struct {
 	out   *os.File
-	heard <-chan string // closed when the other process is gone
+	heard <-chan string // closed when the other process has ended
 }
 
 func newLine(in, out *os.File) line {
@@ -33,8 +33,8 @@ func newLine(in, out *os.File) line {
 	return line{out, heard}
 }
 
-// A lineEnd is the pair of pipes that keep inherits. The pipes keep their descriptor numbers: lower numbers may belong to the command,
-// for example for a jobserver of make.
+// A lineEnd is the pair of pipes that keep inherits. The pipes keep their descriptor numbers. Lower numbers may belong to the command, for
+// example to a jobserver of make.
 type lineEnd struct{ in, out *os.File }
 
 // openLine returns the line for run, and the end that keep inherits.
@@ -50,18 +50,18 @@ func openLine() (line, lineEnd, error) {
 	return newLine(in, out), lineEnd{theirIn, theirOut}, nil
 }
 
-// words returns the arguments that tell the keeper the descriptor numbers.
+// The method words returns the arguments that tell the keeper the descriptor numbers.
 func (e lineEnd) words() []string {
 	return []string{"-line", fmt.Sprintf("%d,%d", e.in.Fd(), e.out.Fd())}
 }
 
-// close closes this process's copies; otherwise the line would not end with the other process.
+// close closes this process's copies. If they stayed open, the line would not end with the other process.
 func (e lineEnd) close() {
 	e.in.Close()
 	e.out.Close()
 }
 
-// takeLine opens the end whose descriptors are in text. The command does not inherit it, since it may outlive this process.
+// takeLine opens the end whose descriptors are in text. The command does not inherit the descriptors, because it may outlive this process.
 func takeLine(text string) (line, error) {
 	var in, out int
 	_, err := fmt.Sscanf(text, "%d,%d", &in, &out)
@@ -73,5 +73,5 @@ func takeLine(text string) (line, error) {
 	return newLine(os.NewFile(uintptr(in), "from run"), os.NewFile(uintptr(out), "to run")), nil
 }
 
-// say sends a message to the other process, if it is still there. The end of the other process is detected elsewhere.
+// say sends a message to the other process. It ignores errors, because other code detects the end of the other process.
 func (l line) say(format string, args ...any) { fmt.Fprintf(l.out, format+"\n", args...) }

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// lookTimeout bounds a read of a store that does not answer.
+// lookTimeout limits the wait for a store that does not answer a read.
 const lookTimeout = time.Minute
 
-// look connects, and calls do to read locks, within lookTimeout.
+// The method look connects to the store, and calls do to read locks. Both together have the time lookTimeout.
 func (in *invocation) look(ctx context.Context, do func(context.Context, *Locks) error) error {
 	locks, err := in.dial(ctx, Options{})
 	if err != nil {
@@ -21,7 +21,8 @@ func (in *invocation) look(ctx context.Context, do func(context.Context, *Locks)
 	return in.lookFailure(do(ctx, locks))
 }
 
-// lookFailure gives separate exit statuses to servers that do not answer, to unsupported requests, and to other errors.
+// lookFailure returns a failure with an exit status. Servers that do not answer, unsupported requests, and other errors have different
+// statuses.
 func (in *invocation) lookFailure(err error) error {
 	signal := (*failure)(nil)
 	switch {
@@ -35,7 +36,7 @@ func (in *invocation) lookFailure(err error) error {
 	return err
 }
 
-// lockPath returns the only argument, if it is a valid lock path.
+// lockPath returns the only argument. If the argument is no valid lock path, it returns an error.
 func (in *invocation) lockPath() (string, error) {
 	path, err := in.path()
 	if err != nil {
@@ -44,7 +45,7 @@ func (in *invocation) lockPath() (string, error) {
 	return path, usage(in.store.ValidatePath(path))
 }
 
-// pathOrRoot returns the only argument, or / if there is none.
+// pathOrRoot returns the only argument. If there is no argument, it returns /.
 func (in *invocation) pathOrRoot() (string, error) {
 	if len(in.args) == 0 {
 		return "/", nil

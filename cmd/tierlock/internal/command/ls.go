@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// lsOptions are the flags of ls.
+// The type lsOptions has the flags of ls.
 type lsOptions struct {
 	all   bool
 	limit int
@@ -97,7 +97,7 @@ func writeLocks(w io.Writer, list *inspect.Listing) error {
 	return t.end()
 }
 
-// more returns how many of n holders follow the first one, which was named.
+// The function more returns a text with the number of holders besides the first one; n is the number of all holders.
 func more(n int) string {
 	if n <= 1 {
 		return ""
@@ -105,7 +105,7 @@ func more(n int) string {
 	return fmt.Sprintf(" and %d more", n-1)
 }
 
-// nodeAge returns the age of a node, if it is known.
+// nodeAge returns the age of a node as text. If the age is not known, it returns "?".
 func nodeAge(c *inspect.Contender) string {
 	if !c.Aged() {
 		return "?"

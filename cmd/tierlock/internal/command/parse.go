@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// parse parses the command line. Global flags may come before or after the name of the subcommand, and all flags may come before or after
-// other arguments. Everything behind "--" is left unchanged. Together with flag.ErrHelp it returns the subcommand to explain, nil for
-// all.
+// parse parses the command line. Global flags may be before or after the name of the subcommand, and all flags may be before or after other
+// arguments. Arguments after "--" are left unchanged. If the error is flag.ErrHelp, parse returns the subcommand that help has to explain,
+// or nil for all subcommands.
 func (in *invocation) parse(args []string) (*subcommand, error) {
 	line := args
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -53,7 +53,7 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 	}
 }
 
-// explained returns the subcommand for which help is requested.
+// The method explained returns the subcommand for which help is requested.
 func (in *invocation) explained(args []string) (*subcommand, error) {
 	if len(args) == 0 {
 		return nil, flag.ErrHelp
@@ -73,14 +73,14 @@ func (in *invocation) find(name string) *subcommand {
 	return nil
 }
 
-// flags returns the flags of a subcommand, including the global ones, unless the subcommand connects to no store. Their defaults are the
-// values that were parsed before.
+// The method flags returns the flags of a subcommand. If the subcommand connects to a store, these include the global flags. The defaults
+// of the flags are the values that were parsed before.
 func (in *invocation) flags(sub *subcommand) flagSet {
 	if sub == nil {
 		sub = &subcommand{}
 	}
 	flags := flag.NewFlagSet(sub.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // Main reports the error
+	flags.SetOutput(io.Discard) // Main prints the error
 	flags.BoolVar(&in.version, "version", in.version, "print the version, and do nothing else")
 	if sub.flags != nil {
 		sub.flags(flags)
@@ -106,7 +106,7 @@ func (in *invocation) toConnect(flags *flag.FlagSet) {
 
 type flagSet struct{ *flag.FlagSet }
 
-// parse parses flags up to the first other argument, and returns the rest.
+// parse parses flags until the first argument that is no flag, and returns the remaining arguments.
 func (f flagSet) parse(args []string) ([]string, error) {
 	err := f.Parse(args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
@@ -116,7 +116,7 @@ func (f flagSet) parse(args []string) ([]string, error) {
 	return nil, usageError("%w; %s lists the flags", err, advice)
 }
 
-// number adds a flag for a number of at least one.
+// The function number adds a flag whose value is a number of at least one.
 func number(flags *flag.FlagSet, n *int, name, usage string) {
 	flags.Func(name, usage, func(text string) error {
 		value, err := strconv.Atoi(text)
@@ -128,7 +128,8 @@ func number(flags *flag.FlagSet, n *int, name, usage string) {
 	})
 }
 
-// duration adds a flag for a duration, which must not be negative, or has to be positive if positive is set.
+// The function duration adds a flag whose value is a duration. The value must not be negative. If positive is true, it must not be zero
+// either.
 func duration(flags *flag.FlagSet, d *time.Duration, name, usage string, positive bool) {
 	flags.Func(name, usage, func(text string) error {
 		value, err := time.ParseDuration(text)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// permitsOptions are the flags of permits.
+// The type permitsOptions has the flags of permits.
 type permitsOptions struct{ set int }
 
 func permitsSubcommand() *subcommand {
@@ -36,7 +36,7 @@ func (o *permitsOptions) flags(flags *flag.FlagSet) {
 	flags.IntVar(&o.set, "set", o.set, "`number` of permits, 1 or more")
 }
 
-// permitsSet is what permits prints as JSON.
+// A permitsSet is the JSON output of permits.
 type permitsSet struct {
 	Path    string `json:"path"`
 	Permits int    `json:"permits"`

@@ -28,10 +28,10 @@ It exits with 1 if the lock is free. Permits of a semaphore cannot be revoked.
 	}
 }
 
-// revoked is what revoke prints as JSON.
+// A revoked is the JSON output of revoke.
 type revoked struct {
 	Path  string              `json:"path"`
-	Asked []inspect.Contender `json:"asked"` // as they were before
+	Asked []inspect.Contender `json:"asked"` // the holders in their state before the request
 }
 
 func runRevoke(ctx context.Context, in *invocation) error {
@@ -62,7 +62,7 @@ func runRevoke(ctx context.Context, in *invocation) error {
 	})
 }
 
-// nobodyAsked says why no holder was asked.
+// nobodyAsked returns an error that says why no holder was asked.
 func nobodyAsked(ctx context.Context, desk Desk, path string) error {
 	if q, err := desk.Look(ctx, path); err == nil && q.Semaphore != nil {
 		return fail(exitNo, "%s is a semaphore; permits cannot be revoked", clean(path))
@@ -70,7 +70,7 @@ func nobodyAsked(ctx context.Context, desk Desk, path string) error {
 	return fail(exitNo, "%s is free: there is no holder to ask", clean(path))
 }
 
-// answerOf says how a holder can be expected to react.
+// answerOf says how a holder will probably react to the request.
 func answerOf(c *inspect.Contender) string {
 	switch c.Kind {
 	case "zk.Lock", "kazoo", "kazoo-read":

@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// runOptions are the flags of run.
+// The type runOptions has the flags of run.
 type runOptions struct {
 	try         bool
 	wait        time.Duration // 0: no limit
-	notAcquired int           // the status then
-	grace       time.Duration // negative: half of the margin
+	notAcquired int           // the exit status if the lock is not acquired
+	grace       time.Duration // negative: the default, which is half of the margin
 	session     time.Duration // 0: the default
 	revocable   bool          // end the command when the lock is revoked
 	share       bool          // hold the lock to read
-	permits     int           // of a semaphore; 0: a lock
-	weight      int           // permits to hold; 0: one
+	permits     int           // the number of permits of the semaphore; 0 for a lock
+	weight      int           // the number of permits to hold; 0 stands for one
 	verbose     bool
-	line        string // of keep: how it talks to run
+	line        string // only for keep: how it communicates with run
 }
 
 const runHelp = `Waits for the lock at PATH, runs the command while the lock is held, and exits with the command's
@@ -101,7 +101,7 @@ func runSubcommand() *subcommand {
 	}
 }
 
-// keepSubcommand is the subcommand of run's other process; see [keeper].
+// keepSubcommand returns the subcommand that the second process of run executes; see [keeper].
 func keepSubcommand() *subcommand {
 	o := newRunOptions()
 	flags := func(flags *flag.FlagSet) {
@@ -134,7 +134,7 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.verbose, "v", o.verbose, "print which process it waits for, and how long it waited")
 }
 
-// run checks everything that can be wrong before anything is started.
+// The method run checks everything that may be wrong before it starts anything.
 func (o *runOptions) run(_ context.Context, in *invocation) error {
 	in.speakAside()
 	if err := o.check(in); err != nil {
@@ -179,7 +179,7 @@ func (o *runOptions) checkPermits() error {
 	return nil
 }
 
-// Labels that others see in the queue begin with one of these.
+// These are the beginnings of the labels that other processes see in the queue.
 const (
 	runLabel       = "run "
 	revocableLabel = runLabel + "-revocable "
@@ -192,7 +192,7 @@ func (o *runOptions) label(command string) string {
 	return runLabel + command
 }
 
-// cannotRun returns why there is no such command, with the status that a shell would use.
+// cannotRun returns the error for a command that cannot be executed. It has the exit status that a shell would use.
 func cannotRun(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return fail(exitNotFound, "%w", err)
@@ -200,10 +200,10 @@ func cannotRun(err error) error {
 	return fail(exitCannotRun, "%w", err)
 }
 
-// maxGrace returns how much of a margin the grace may use: the rest is for KILL to take effect on a busy machine.
+// maxGrace returns the longest grace for a margin. The rest of the margin is the time for KILL to take effect on a busy machine.
 func maxGrace(margin time.Duration) time.Duration { return margin * 3 / 4 }
 
-// within returns the grace for a margin, or an error if it is too long.
+// The method within returns the grace for a margin. If the requested grace is too long, within returns an error.
 func (o *runOptions) within(margin time.Duration) (time.Duration, error) {
 	switch limit := maxGrace(margin); {
 	case o.grace < 0:

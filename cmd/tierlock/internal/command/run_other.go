@@ -11,7 +11,7 @@ func watchKeeper(*invocation) error { return errUnsupported() }
 
 func (o *runOptions) keep(context.Context, *invocation) error { return errUnsupported() }
 
-// errUnsupported is returned before anything has begun. Without process groups and signals, run could not promise that the command ends
+// errUnsupported returns an error before anything has begun. Without process groups and signals, run cannot guarantee that the command ends
 // in time.
 func errUnsupported() error {
 	return usageError("run is not supported on %s, only on Linux, macOS, FreeBSD and Windows", runtime.GOOS)

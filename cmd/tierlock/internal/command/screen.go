@@ -11,21 +11,21 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// A screen is a terminal on which a table is redrawn.
+// A screen is a terminal on which a table is drawn again and again.
 type screen struct {
 	out    io.Writer
-	size   *os.File // the terminal that out writes to
+	size   *os.File // the terminal to which out writes
 	path   string
 	store  string
-	recent []inspect.Event // the newest last
+	recent []inspect.Event // the newest event is the last one
 }
 
 const (
-	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l" // the other screen, no cursor, lines do not wrap
+	enter = "\x1b[?1049h\x1b[?25l\x1b[?7l" // shows the alternate screen, hides the cursor, and turns line wrap off
 	leave = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 	home  = "\x1b[H"
-	wipe  = "\x1b[K" // to the end of the line
-	below = "\x1b[J" // to the end of the screen
+	wipe  = "\x1b[K" // clears the rest of the line
+	below = "\x1b[J" // clears the rest of the screen
 )
 
 func openScreen(out io.Writer, size *os.File, path, store string) *screen {
@@ -51,7 +51,7 @@ func (s *screen) draw(sight inspect.Sight) {
 	fmt.Fprint(s.out, frame.String())
 }
 
-// lines returns the locks, and the latest events as far as there is room.
+// The method lines returns the lines of the screen: the locks, and the latest events if there is space.
 func (s *screen) lines(sight inspect.Sight, height int) []string {
 	state := "Ctrl-C ends"
 	if sight.Trouble != "" {

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// ending are the signals that end a run that waits for the lock.
+// The variable ending has the signals that end a run while it waits for the lock.
 var ending = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 
-// catch returns the signals that are forwarded to the command. Signals that are ignored, as under nohup, stay ignored, also in the
-// command.
+// catch returns the signals that are forwarded to the command. If a signal is ignored, as under nohup, it stays ignored in this process and
+// in the command.
 func catch() <-chan os.Signal {
 	caught := make(chan os.Signal, 64)
 	for _, sig := range append(ending, syscall.SIGWINCH, syscall.SIGTSTP, syscall.SIGCONT) {
@@ -20,12 +20,13 @@ func catch() <-chan os.Signal {
 			signal.Notify(caught, sig)
 		}
 	}
-	// A missing reader of stderr is no reason to die. SIGPIPE is caught and not ignored, because the command would inherit that.
+	// If nothing reads stderr any more, this process must not die. SIGPIPE is caught, and not ignored, because the command would inherit
+	// that it is ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return caught
 }
 
-// catchInBackground is catch for the keeper, which may have to print from the background of the terminal.
+// catchInBackground is like catch, for the keeper. The keeper may have to print while it is in the background of the terminal.
 func catchInBackground() <-chan os.Signal {
 	signal.Ignore(syscall.SIGTTOU)
 	return catch()
@@ -37,6 +38,6 @@ func suspends(sig os.Signal) bool { return sig == syscall.SIGTSTP }
 // endedBy returns the signal that ended a process.
 func endedBy(status syscall.WaitStatus) syscall.Signal { return status.Signal() }
 
-// unignoreTTOU gives SIGTTOU, which this process ignores, its default action in the next process that is executed. signal.Reset does not
-// do that.
+// unignoreTTOU restores the default action of SIGTTOU for the next process that is executed, although this process ignores SIGTTOU.
+// signal.Reset does not do that.
 func unignoreTTOU() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU) }

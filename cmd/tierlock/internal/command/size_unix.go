@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// terminalSize asks the terminal each time, because its size may have changed.
+// terminalSize returns the size of the terminal. It asks the terminal each time, because the size may have changed.
 func terminalSize(f *os.File) (width, height int) {
 	var size struct{ rows, columns, x, y uint16 }
 	_, _, errno := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size)))

@@ -21,33 +21,34 @@ import (
 
 // A Store is everything that the command knows about one store.
 type Store struct {
-	Name    string            // what people call the store
-	Schemes []string          // of its URLs
-	Example string            // such a URL
-	About   string            // what help says of its URLs, and of the variables that it takes
-	Auth    string            // what its credentials look like
-	NoTLS   string            // what to do instead of the -tls flags; "" if they are for this store
-	Notes   map[string]string // what help says of the store, by the name of the subcommand
+	Name    string            // the usual name of the store
+	Schemes []string          // the schemes of its URLs
+	Example string            // an example of its URLs
+	About   string            // the text of the help about its URLs and about the environment variables that it uses
+	Auth    string            // the format of its credentials
+	NoTLS   string            // what to use instead of the -tls flags; "" if the store uses these flags
+	Notes   map[string]string // the text of the help about the store; the key is the name of the subcommand
 
-	// Check reports errors in an address that show without a server.
+	// Check reports errors in an address that can be found without a server.
 	Check func(*Address) error
-	// ValidatePath returns an error for a path that cannot be a lock.
+	// ValidatePath returns an error if path cannot be the path of a lock.
 	ValidatePath func(path string) error
-	// Dial connects, and returns once a server has answered or ctx is done. An error that is neither caused by ctx nor Unreachable is
-	// permanent.
+	// Dial connects to the store. It returns after a server has answered, or when ctx ends. If the error is not caused by ctx, and
+	// Unreachable returns false for it, the error is permanent.
 	Dial func(ctx context.Context, a *Address, o Options) (*Locks, error)
 	// Unreachable reports whether an error says that no server is available.
 	Unreachable func(error) bool
-	// Tasks are the subcommands that not every store has. Help explains one as the first store has it, with the notes of the others.
+	// Tasks has the subcommands that not every store has. Help describes such a subcommand as the first store has it, and adds the notes of
+	// the other stores.
 	Tasks []Task
 }
 
 // A Task is a subcommand without arguments.
 type Task struct {
-	Name, About, Help string              // as of a subcommand
-	Flags             func(*flag.FlagSet) // its own; nil if there are none
-	Alone             bool                // it connects to nothing, and may go on until it is interrupted
-	// Do writes its output to w. Unless the task is alone, it connects to the address. It runs until ctx is done.
+	Name, About, Help string              // like the fields of a subcommand
+	Flags             func(*flag.FlagSet) // adds its own flags; nil if there are none
+	Alone             bool                // the task connects to no store, and may run until it is interrupted
+	// Do runs the task until it is done or ctx ends. It writes its output to w. Unless the task is alone, Do connects to the address.
 	Do func(ctx context.Context, a *Address, w io.Writer) error
 }
 
@@ -75,25 +76,25 @@ func (t Task) run(ctx context.Context, in *invocation) error {
 	return in.lookFailure(in.address.mask(t.Do(ctx, &in.address, in.stdout)))
 }
 
-// Options are the requirements of a subcommand on its connection.
+// The type Options has the requirements of a subcommand for its connection.
 type Options struct {
-	Session time.Duration // for how long a lock of a process that has died stays taken
-	Label   string        // that others see in the queue
-	Logger  *slog.Logger  // a store gets one in any case
+	Session time.Duration // for how long a lock stays taken after its process has died
+	Label   string        // the label that other processes see in the queue
+	Logger  *slog.Logger  // never nil when a store gets it
 }
 
-// Locks are the locks of a store over one connection.
+// A Locks has the locks of a store over one connection.
 type Locks struct {
 	*tier.Registry
-	// Margin returns for how long after the end of its lease a lock is not given to others.
+	// Margin returns for how long after the end of its lease the store does not grant a lock to other processes.
 	Margin func() time.Duration
-	// Desk reads the locks, and asks their holders.
+	// Desk reads the locks, and sends requests to their holders.
 	Desk Desk
-	// Disconnect is called after the registry is closed, and ends everything else; nil if there is nothing.
+	// Disconnect is called after the registry is closed. It ends everything else. It is nil if there is nothing to end.
 	Disconnect func() error
 }
 
-// Close gives up all locks and waits.
+// Close releases all locks, and waits until everything has ended.
 func (l *Locks) Close() error {
 	err := l.Registry.Close()
 	if l.Disconnect != nil {
@@ -102,11 +103,11 @@ func (l *Locks) Close() error {
 	return err
 }
 
-// A Desk has what operators can do with a store. If a store does not support a method, the error wraps [errors.ErrUnsupported], and says
-// why and what to do instead.
+// A Desk has the operations that operators can do on a store. If a store does not support an operation, the error wraps
+// [errors.ErrUnsupported]. The text of the error says why, and what to do instead.
 type Desk interface {
 	inspect.Reader
-	// Revoke asks the holders for the lock, and returns them as they were before.
+	// Revoke asks the holders for the lock. It returns the holders in their state before the request.
 	Revoke(ctx context.Context, path string) ([]inspect.Contender, error)
 	// Examine returns findings about everything at a path.
 	Examine(ctx context.Context, path string) (*inspect.Report, error)
@@ -117,12 +118,12 @@ const (
 	defaultSession = 15 * time.Second
 )
 
-// dial connects, within -connect-timeout. Its error has the exit status.
+// dial connects within the time of -connect-timeout. Its error has the exit status.
 func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
 	wait, cancel := context.WithTimeout(ctx, in.timeout)
 	defer cancel()
 	o.Label, o.Session = readable(o.Label), cmp.Or(o.Session, defaultSession)
-	if o.Logger == nil { // what the command says is all that it says
+	if o.Logger == nil { // the messages of the command are enough
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	locks, err := in.store.Dial(wait, &in.address, o)
@@ -139,7 +140,7 @@ func (in *invocation) dial(ctx context.Context, o Options) (*Locks, error) {
 	return nil, usage(err)
 }
 
-// readable turns any text into a valid label.
+// readable replaces the characters of a text that a label must not have.
 func readable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

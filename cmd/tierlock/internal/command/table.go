@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A table has aligned columns of text. Its cells are escaped: other programs write much of the content of nodes, and a terminal obeys
-// control sequences.
+// A table has columns of text that are aligned. Its cells are escaped, because other programs have written much of the content of nodes,
+// and a terminal obeys control sequences.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(w io.Writer, head ...string) table {
@@ -36,7 +36,7 @@ func (t table) end() error { return t.w.Flush() }
 
 func clean(s string) string { return second.Clean(s) }
 
-// age formats a duration that is short enough for a column.
+// The function age formats a duration. The text is short enough for a column.
 func age(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
@@ -51,7 +51,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// owner names the owner of a node, as far as it describes itself.
+// The function owner names the owner of a node, from the description that the owner has given.
 func owner(c *inspect.Contender) string {
 	switch {
 	case c.PID != 0 || c.Host != "":
@@ -64,11 +64,11 @@ func owner(c *inspect.Contender) string {
 	return "-"
 }
 
-// described returns the kind and the owner of a contender.
+// The function described returns the kind and the owner of a contender.
 func described(c *inspect.Contender) string { return c.KindName() + " " + owner(c) }
 
-// writeJSON prints one value as JSON, indented if indent is not "". It also escapes control sequences for terminals, some of which JSON
-// leaves unchanged.
+// writeJSON prints one value as JSON. If indent is not "", the JSON is indented. writeJSON also escapes control sequences for terminals,
+// because JSON leaves some of them unchanged.
 func writeJSON(w io.Writer, value any, indent string) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

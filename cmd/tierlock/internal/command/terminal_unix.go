@@ -11,18 +11,18 @@ import (
 	"unsafe"
 )
 
-// A terminal is the controlling terminal of this session. Its zero value means that there is none.
+// A terminal is the controlling terminal of this session. In the zero value, the session has none.
 type terminal struct{ file *os.File }
 
 func openTerminal() terminal {
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err != nil {
-		return terminal{} // a session without one
+		return terminal{} // the session has no terminal
 	}
 	return terminal{file}
 }
 
-// foreground returns the terminal's foreground process group, 0 if there is none.
+// foreground returns the foreground process group of the terminal. It returns 0 if there is none.
 func (t terminal) foreground() int {
 	if t.file == nil {
 		return 0
@@ -34,13 +34,13 @@ func (t terminal) foreground() int {
 	return group
 }
 
-// give makes group the foreground process group. SIGTTOU must be ignored.
+// give makes group the foreground process group. The caller has to ignore SIGTTOU.
 func (t terminal) give(group int) {
 	id := int32(group)
 	syscall.Syscall(syscall.SYS_IOCTL, t.file.Fd(), syscall.TIOCSPGRP, uintptr(unsafe.Pointer(&id)))
 }
 
-// foregroundOf fails for a file that is not the controlling terminal.
+// foregroundOf returns the foreground process group of a terminal. If the file is not the controlling terminal, it returns an error.
 func foregroundOf(fd uintptr) (int, error) {
 	var group int32
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPGRP, uintptr(unsafe.Pointer(&group))); errno != 0 {
@@ -74,7 +74,8 @@ func (t terminal) stop(command int) {
 	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 }
 
-// leave ends this process by SIGINT if SIGINT from the terminal has ended the command, so that a loop of the shell ends, too.
+// leave is called at the end. If SIGINT from the terminal has ended the command, leave ends this process by SIGINT as well, so that a loop
+// of the shell ends, too.
 func (t terminal) leave(command, status int) {
 	if status != exitSignal+int(syscall.SIGINT) || !isOurTerminal(os.Stdin) {
 		return
@@ -82,5 +83,5 @@ func (t terminal) leave(command, status int) {
 	t.takeFrom(command)
 	signal.Reset(syscall.SIGINT)
 	syscall.Kill(os.Getpid(), syscall.SIGINT)
-	time.Sleep(100 * time.Millisecond) // unless it is ignored
+	time.Sleep(100 * time.Millisecond) // this process continues if SIGINT is ignored
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// TLS has the settings of the TLS flags. The zero value means no TLS.
+// A TLS has the values of the TLS flags. The zero value means no TLS.
 type TLS struct {
 	on         bool
 	ca         string
@@ -29,7 +29,7 @@ func (t *TLS) flags(flags *flag.FlagSet) {
 
 const anotherName = "use a name that is in the server's certificate, or say with -tls-server-name which one it is"
 
-// tlsAdvice names the flag that may help, by the text of an error, since some clients return only a text.
+// The table tlsAdvice says which flag may help. It is searched by the text of an error, because some clients return only a text.
 var tlsAdvice = []struct{ text, flag string }{
 	{"certificate signed by unknown authority", "-tls-ca has to name the authority of the server's certificate"},
 	{"certificate is valid for", anotherName},
@@ -38,7 +38,7 @@ var tlsAdvice = []struct{ text, flag string }{
 	{"remote error: tls: ", "the server may want a certificate that it trusts: -tls-cert and -tls-key"},
 }
 
-// Advise adds to a connection error the flag that may help. A URL can also ask for TLS, without any flag.
+// Advise adds to a connection error the name of the flag that may help. This also helps if a URL asks for TLS, and no flag is given.
 func (t *TLS) Advise(err error) error {
 	text := err.Error()
 	for _, advice := range tlsAdvice {
@@ -52,7 +52,7 @@ func (t *TLS) Advise(err error) error {
 	return err
 }
 
-// Config returns nil if TLS is not requested.
+// Config returns the TLS configuration. If TLS is not requested, it returns nil.
 func (t *TLS) Config() (*tls.Config, error) {
 	if *t == (TLS{}) {
 		return nil, nil

@@ -13,18 +13,18 @@ import (
 
 const prSetChildSubreaper = 36 // prctl(2)
 
-// lastPID is an upper bound of process numbers.
+// lastPID is the highest possible process number.
 var lastPID = 1 << 22
 
-// adopt makes this process the parent of all descendants whose own parents die.
+// adopt makes this process the parent of every descendant whose own parent dies.
 func adopt() {
-	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0, 0, 0, 0) // there since Linux 3.4
+	syscall.RawSyscall6(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0, 0, 0, 0) // available since Linux 3.4
 	if text, err := os.ReadFile("/proc/sys/kernel/pid_max"); err == nil {
 		fmt.Sscan(string(text), &lastPID)
 	}
 }
 
-// dieWithParent makes the kernel kill the child when the thread that started it ends.
+// dieWithParent makes the kernel kill the child when the thread that has started the child ends.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
 // These constants are arguments of isChild; see waitid(2).
@@ -33,15 +33,15 @@ const (
 	aGroup   = 2
 )
 
-// isChild reports whether a process, or any in a process group, is a child of this one, dead or alive. While it is, its number is not
-// used again. It opens no file.
+// isChild reports whether a process is a child of this process. With aGroup it reports whether a process group contains a child. The child
+// may be dead or alive. As long as it is a child, its number is not used again. isChild opens no file.
 func isChild(what, id int) bool {
 	const anyChild = syscall.WEXITED | syscall.WNOHANG | syscall.WNOWAIT | syscall.WALL
 	_, _, errno := syscall.RawSyscall6(syscall.SYS_WAITID, uintptr(what), uintptr(id), 0, anyChild, 0, 0)
 	return errno == 0
 }
 
-// children finds the children of this process by trying all possible numbers.
+// The function children finds the children of this process. It tries all possible process numbers.
 func children() (pids []int) {
 	for pid := 1; pid <= lastPID; pid++ {
 		if isChild(aProcess, pid) {
@@ -51,8 +51,8 @@ func children() (pids []int) {
 	return pids
 }
 
-// descendants returns the living processes below this one. If no file can be opened, it returns only children; descendants become
-// children when their parents die.
+// descendants returns the living processes below this process. If no file can be opened, it returns only the children. Other descendants
+// become children when their parents die.
 func descendants() []int {
 	processes := make(map[int]process)
 	entries, err := os.ReadDir("/proc")
@@ -73,7 +73,7 @@ func descendants() []int {
 	return below
 }
 
-// isBelow walks up from p. isBelow must not loop if numbers were used again meanwhile.
+// isBelow follows the parents of p upwards. It must not loop without end if process numbers were used again in the meantime.
 func isBelow(processes map[int]process, p process) bool {
 	for range processes {
 		switch p.parent {
@@ -87,19 +87,19 @@ func isBelow(processes map[int]process, p process) bool {
 	return false
 }
 
-// A process may be dead and still have children, until its last thread has ended.
+// A process has the state of one process. A process may be dead and still have children, until its last thread has ended.
 type process struct {
 	parent int
 	lives  bool
 }
 
-// look parses /proc/PID/stat: "PID (name) state parent …", where the name may contain any characters.
+// look parses /proc/PID/stat. Its form is "PID (name) state parent …", and the name may contain any characters.
 func look(pid int) process {
 	stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const state, parent, threads = 0, 1, 17 // those of proc(5), less the first two, from 0
+	const state, parent, threads = 0, 1, 17 // their numbers in proc(5) minus 3: two fields are cut off, and this count starts at 0
 	if len(fields) <= threads {
-		return process{} // gone
+		return process{} // the process does not exist
 	}
 	up, _ := strconv.Atoi(fields[parent])
 	return process{up, fields[state] != "Z" && fields[state] != "X" || fields[threads] != "1" && fields[threads] != "0"}
@@ -112,7 +112,8 @@ func signalRest(_ int, sig syscall.Signal) {
 	}
 }
 
-// slay kills all processes below this one again and again until gone is closed. slay calls resisted once with processes that do not end.
+// slay kills all processes below this one, again and again, until gone is closed. If some processes do not end, slay calls resisted once
+// with these processes.
 func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 	begun, pause, before := time.Now(), time.Duration(0), []int(nil)
 	for {
@@ -123,7 +124,7 @@ func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 		}
 		pause = min(max(2*pause, time.Millisecond), 100*time.Millisecond)
 		if slices.ContainsFunc(struck, func(pid int) bool { return !slices.Contains(before, pid) }) {
-			pause = 0 // a process starts others faster than they are found
+			pause = 0 // a process starts other processes faster than they are found
 		}
 		select {
 		case <-gone:
@@ -134,8 +135,8 @@ func slay(group int, gone <-chan struct{}, resisted func(pids []int)) {
 	}
 }
 
-// strike sends KILL to all processes that it finds, and returns them. strike may miss processes that are started meanwhile. strike misses
-// none in the command's process group, which is killed as a whole.
+// strike sends KILL to all processes that it finds, and returns them. It may miss processes that are started at the same time. It misses
+// none in the process group of the command, because that group is killed as a whole.
 func strike(group int) (struck []int) {
 	if group > 0 && isChild(aGroup, group) {
 		syscall.Kill(-group, syscall.SIGKILL)
@@ -147,5 +148,5 @@ func strike(group int) (struck []int) {
 	return below
 }
 
-// awaitRest does nothing, because what a command leaves behind is among the children.
+// awaitRest does nothing, because the processes that a command leaves behind become children of this process.
 func awaitRest(int) {}

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Only Linux shows the descendants of a process after the death of those in between, and kills a child when its parent dies. On other
-// systems the process group is used instead.
+// Only Linux lets a process find its descendants after the processes in between have died, and kills a child when its parent dies. Other
+// systems use the process group instead.
 
 func adopt() {}
 
 func dieWithParent(*syscall.SysProcAttr) {}
 
-// signalRest sends sig to the process group of the command, which may have left processes behind.
+// signalRest sends sig to the process group of the command, in which the command may have left processes behind.
 func signalRest(group int, sig syscall.Signal) { syscall.Kill(-group, sig) }
 
-// slay kills the process group, and returns when no process of it is left. If that takes long, it calls resisted once.
+// slay kills the process group, and returns when the group is empty. If that takes long, slay calls resisted once.
 func slay(group int, _ <-chan struct{}, resisted func(pids []int)) {
 	begun := time.Now()
 	for group > 0 && !groupEnded(group) {
@@ -30,10 +30,10 @@ func slay(group int, _ <-chan struct{}, resisted func(pids []int)) {
 	}
 }
 
-// descendants is not known.
+// descendants returns nil, because the descendants are not known.
 func descendants() []int { return nil }
 
-// awaitRest waits until no process of the group is left.
+// awaitRest waits until the process group is empty.
 func awaitRest(group int) {
 	for !groupEnded(group) {
 		time.Sleep(20 * time.Millisecond)

@@ -26,13 +26,13 @@ It exits with 1 if no value is saved there. tierlock who shows size and age.
 	}
 }
 
-// A value is what value prints as JSON, and who without the data.
+// A value is the JSON output of the subcommand value. The subcommand who prints it without the data.
 type value struct {
 	Path  string    `json:"path,omitempty"`
 	Size  int       `json:"size"`
 	Token int64     `json:"token"`
 	Saved time.Time `json:"saved"`
-	Data  []byte    `json:"data,omitempty"` // in base64
+	Data  []byte    `json:"data,omitempty"` // encoded in base64
 }
 
 func runValue(ctx context.Context, in *invocation) error {
@@ -55,7 +55,7 @@ func runValue(ctx context.Context, in *invocation) error {
 	})
 }
 
-// valueAt is the value at a path without its data, nil if there is none.
+// valueAt returns the value at a path without its data. If there is no value, it returns nil.
 func valueAt(ctx context.Context, locks *Locks, path string) (*value, error) {
 	v, err := locks.Mutex(path).Load(ctx)
 	if errors.Is(err, tier.ErrNoValue) {

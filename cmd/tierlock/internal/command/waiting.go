@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A waiting is the time before the lock, or the permits, are acquired.
+// A waiting has the state of a run that waits for the lock or the permits.
 type waiting struct {
 	in      *invocation
 	locks   *tier.Registry
@@ -23,7 +23,7 @@ type waiting struct {
 
 var errWaited = errors.New("the time of -w is over")
 
-// acquire waits for the claim; a limit other than 0 bounds the wait.
+// acquire waits for the claim. If limit is not 0, it limits the wait.
 func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error) {
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -39,10 +39,10 @@ func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error
 	return hold, err
 }
 
-// explain prints for which process it waits, with -v or if the wait is unexpected.
+// explain prints for which process this process waits. It does so with -v, or if the wait is unexpected.
 func (w *waiting) explain() {
 	contenders, err := w.contenders()
-	if errors.Is(err, tier.ErrClosed) { // it does not wait any more
+	if errors.Is(err, tier.ErrClosed) { // the wait has ended
 		return
 	}
 	if w.verbose || w.claim.outer(contenders) >= 0 {
@@ -50,7 +50,7 @@ func (w *waiting) explain() {
 	}
 }
 
-// inTheWay returns why an acquisition has failed: the present holder, or a grace period.
+// inTheWay returns why an acquisition has failed. This is the present holder, or a grace period.
 func (w *waiting) inTheWay(err error) string {
 	if q := gracePeriodOf(err); q != nil {
 		return q.Error()
@@ -58,7 +58,7 @@ func (w *waiting) inTheWay(err error) string {
 	return w.describe(w.contenders())
 }
 
-// contenders returns an error if the store does not answer soon.
+// The method contenders reads the contenders of the claim. If the store does not answer within a second, it returns an error.
 func (w *waiting) contenders() ([]tier.Contender, error) {
 	soon, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -81,13 +81,13 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 	return "it has just become free"
 }
 
-// gracePeriodOf returns the grace period in an error, nil if there is none.
+// gracePeriodOf returns the grace period that is in err. It returns nil if there is none.
 func gracePeriodOf(err error) (q *tier.GracePeriodError) {
 	errors.As(err, &q)
 	return q
 }
 
-// limit returns a text about the time limit of the wait.
+// The method limit returns a text about the time limit of the wait.
 func (w *waiting) limit(d time.Duration) string {
 	if d == 0 {
 		return ""
@@ -95,7 +95,7 @@ func (w *waiting) limit(d time.Duration) string {
 	return fmt.Sprintf(" within %v", d)
 }
 
-// logger logs problems with the servers; it is nil without -v.
+// The method logger returns a logger for problems with the servers. Without -v it returns nil.
 func (o *runOptions) logger(in *invocation) *slog.Logger {
 	if !o.verbose {
 		return nil
@@ -111,7 +111,7 @@ func (o *runOptions) logger(in *invocation) *slog.Logger {
 	}))
 }
 
-// messages print log lines as messages of this process.
+// A messages prints log lines as messages of this process.
 type messages struct{ in *invocation }
 
 func (m messages) Write(line []byte) (int, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect/page"
 )
 
-// watchOptions are the flags of watch.
+// The type watchOptions has the flags of watch.
 type watchOptions struct {
 	every  time.Duration
 	limit  int
@@ -21,7 +21,7 @@ type watchOptions struct {
 	public bool
 }
 
-// leastEvery prevents a typing error from causing a high load.
+// leastEvery is the shortest interval. It prevents a typing error from causing a high load.
 const leastEvery = 100 * time.Millisecond
 
 func watchSubcommand() *subcommand {
@@ -71,7 +71,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var site *page.Site
-	if o.http != "" { // before the connection: a wrong address is a wrong command line
+	if o.http != "" { // checked before the connection is made, because a wrong address is an error of the command line
 		if site, err = page.Listen(o.http, o.public, in.store.Name, path, o.every); err != nil {
 			return usageError("-http: %w", err)
 		}
@@ -108,14 +108,14 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 func writeEvents(in *invocation, s inspect.Sight) {
 	for _, e := range s.Events {
 		if in.output == "json" {
-			_ = writeJSON(in.stdout, e, "") // an error ends the subcommand
+			_ = writeJSON(in.stdout, e, "") // an error in writing ends the subcommand
 			continue
 		}
 		fmt.Fprintf(in.stdout, "%s %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), eventText(e, in.store.Name))
 	}
 }
 
-// eventText describes an event of a store with that name.
+// eventText describes an event. The parameter store is the name of the store.
 func eventText(e inspect.Event, store string) string {
 	who := ""
 	if e.Contender != nil {

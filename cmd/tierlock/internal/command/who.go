@@ -123,7 +123,7 @@ func writeContenders(w io.Writer, contenders []inspect.Contender) error {
 	return t.end()
 }
 
-// tokens lists the tokens with which a process took its permits.
+// The function tokens lists the tokens with which a process has taken its permits.
 func tokens(s *inspect.Share) string {
 	if len(s.Tokens) == 0 {
 		return "?"
@@ -143,7 +143,7 @@ func session(c *inspect.Contender) string {
 	return c.Session
 }
 
-// waitsFor names the nearest contender that c waits for, and how many more there are.
+// waitsFor names the nearest contender for which c waits, and says for how many more contenders it waits.
 func waitsFor(c *inspect.Contender) string {
 	var parts []string
 	switch {

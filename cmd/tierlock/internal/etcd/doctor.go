@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// find adds findings about etcd: permissions, the servers, and keys without a lease.
+// find adds findings about etcd: about permissions, servers, and keys without a lease.
 func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	if err := k.findAccess(ctx, r); err != nil {
 		return err
@@ -23,7 +23,8 @@ func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	return k.findKeys(ctx, r)
 }
 
-// findAccess sends the requests of a process that queues, under a condition that is never true: the permissions are checked all the same.
+// findAccess sends the requests of a process that queues, under a condition that is never true. The server checks the permissions
+// nevertheless.
 func (k keys) findAccess(ctx context.Context, r *inspect.Report) error {
 	key := r.Path + "/tierlock"
 	never := clientv3.Compare(clientv3.CreateRevision(key), "<", 0)
@@ -39,7 +40,7 @@ func (k keys) findAccess(ctx context.Context, r *inspect.Report) error {
 	return nil
 }
 
-// findServers asks each server for its status, for two seconds.
+// findServers asks each server for its status. It waits up to two seconds for each answer.
 func (k keys) findServers(ctx context.Context, r *inspect.Report) {
 	for _, endpoint := range k.client.Endpoints() {
 		soon, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -60,14 +61,14 @@ func (k keys) findServers(ctx context.Context, r *inspect.Report) {
 	}
 }
 
-// findKeys checks the leases of the keys in the queue, and the keys of locks below.
+// findKeys checks the leases of the keys in the queue, and the keys of locks below the path.
 func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 	prefix := r.Path + "/"
 	answer, err := k.client.Get(ctx, prefix, clientv3.WithPrefix())
 	if err != nil {
 		return err
 	}
-	leases := make(map[string]int64) // by name, as contenders have it
+	leases := make(map[string]int64) // the key is the name of the contender
 	below := ""
 	for _, kv := range answer.Kvs {
 		name := strings.TrimPrefix(string(kv.Key), prefix)
@@ -82,7 +83,7 @@ func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 		others = others || c.Kind == inspect.KindOther
 		lease, there := leases[c.Node]
 		switch {
-		case !there: // it has gone since
+		case !there: // the contender has left since the queue was read
 		case lease != 0:
 			c.Session = fmt.Sprintf("%x", lease)
 		case i == 0:
@@ -101,7 +102,7 @@ func (k keys) findKeys(ctx context.Context, r *inspect.Report) error {
 	return k.findHolder(ctx, r, leases)
 }
 
-// findHolder reports how long the lease of the holder would last if its process died.
+// findHolder reports how long the lease of the holder would last if the process of the holder died.
 func (k keys) findHolder(ctx context.Context, r *inspect.Report, leases map[string]int64) error {
 	h := r.Holder()
 	if h == nil || leases[h.Node] == 0 {

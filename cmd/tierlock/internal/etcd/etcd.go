@@ -34,7 +34,7 @@ func check(a *command.Address) error {
 	return err
 }
 
-// configOf returns the client's configuration for an address.
+// configOf returns the configuration of the client for an address.
 func configOf(a *command.Address) (clientv3.Config, error) {
 	config := clientv3.Config{DialKeepAliveTime: 3 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop()}
 	servers := strings.TrimSuffix(a.Servers, "/")
@@ -70,7 +70,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	margin := o.Session / 3
 	opts := []tier.RegistryOption{
 		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
+		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
 	}
 	locks, err := etcdlock.New(ctx, client, opts...)
 	if err != nil {
@@ -86,10 +86,10 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	}, nil
 }
 
-// connect returns a client once a server has answered.
+// connect returns a client after a server has answered.
 func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, error) {
 	life, end := context.WithCancelCause(context.Background())
-	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })() // New waits for a token
+	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })() // needed because New waits for an authentication token
 	config.Context = life
 	client, err := clientv3.New(config)
 	if err == nil {
@@ -101,7 +101,8 @@ func connect(ctx context.Context, config clientv3.Config) (*clientv3.Client, err
 	return nil, fmt.Errorf("connect to %s: %w", strings.Join(config.Endpoints, ","), command.WithCause(ctx, err))
 }
 
-// answers returns once a server has answered. answers bypasses the client, which would retry without an error.
+// The function answers returns when a server has answered. It does not use the client's retries, because the client would retry without an
+// error.
 func answers(ctx context.Context, client *clientv3.Client) error {
 	kv, question := etcdserverpb.NewKVClient(client.ActiveConnection()), &etcdserverpb.RangeRequest{Key: []byte("tierlock"), CountOnly: true}
 	refused := func(err error) bool { return codeOf(err) != codes.Unavailable }

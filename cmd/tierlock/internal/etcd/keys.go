@@ -15,14 +15,14 @@ import (
 	"github.com/tierlock/tierlock/etcdlock"
 )
 
-// Keys are the keys in an etcd.
+// The type keys reads the keys of an etcd.
 type keys struct{ client *clientv3.Client }
 
-// page is how many keys are read at a time.
+// page is the number of keys that are read at a time.
 const page = 1000
 
-// paths finds the locks and semaphores below a path by the names of keys with a lease. paths reads at most limit keys, including their
-// values, because servers do not return the lease otherwise.
+// The method paths finds the locks and semaphores below a path by the names of keys that have a lease. It reads at most limit keys. It also
+// reads their values, because servers do not return the lease without the value.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	from, end := below+"/", clientv3.GetPrefixRangeEnd(below+"/")
 	if below == "/" {
@@ -52,11 +52,11 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 	return paths, looked, false, nil
 }
 
-// ours matches the names of etcdlock's keys, which end in a rand.Text.
+// The expression ours matches the names of etcdlock's keys, which end with a rand.Text.
 var ours = regexp.MustCompile(`^(read-|[1-9][0-9]*-)?[A-Z2-7]{26,}$`)
 
-// contends reports whether a key belongs to a contender of etcdlock, or of concurrency.Mutex, which uses the lease as its name. etcd may
-// contain any other keys as well.
+// contends reports whether a key belongs to a contender of etcdlock or of concurrency.Mutex. concurrency.Mutex uses the lease as the name
+// of the key. etcd may contain any other keys as well.
 func contends(name string, lease int64) bool {
 	return lease != 0 && (ours.MatchString(name) || name == fmt.Sprintf("%x", lease))
 }

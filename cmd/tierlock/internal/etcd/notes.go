@@ -3,7 +3,7 @@ package etcd
 const about = `    Credentials are user:password.
 `
 
-// notes are the parts of the help about etcd.
+// The map notes has the parts of the help about etcd.
 var notes = map[string]string{
 	"run": `the session is an etcd lease of whole seconds. The servers raise a lease that is shorter than one
 and a half times their election timeout.`,

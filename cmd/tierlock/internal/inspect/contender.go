@@ -6,60 +6,60 @@ import (
 	"time"
 )
 
-// A State is what a contender does, as the contenders ahead of it show.
+// A State is the state of a contender, as far as the contenders ahead of it show.
 type State string
 
 const (
-	Holds   State = "holds"   // it holds the lock
-	Waits   State = "waits"   // it waits for another contender
-	Perhaps State = "perhaps" // it holds unless its library is set up to wait for one of those ahead
-	Next    State = "next"    // it takes permits of a semaphore as soon as there are enough
+	Holds   State = "holds"   // the contender holds the lock
+	Waits   State = "waits"   // the contender waits for another contender
+	Perhaps State = "perhaps" // it holds the lock, unless its library is configured to wait for a contender ahead
+	Next    State = "next"    // the contender takes permits of a semaphore as soon as there are enough
 
-	InGracePeriod State = "grace-period" // it is first, and gets the lock when the grace period ends
+	InGracePeriod State = "grace-period" // the contender is first in the queue, and gets the lock when the grace period ends
 )
 
 // These kinds of contenders exist in every store.
 const (
 	KindTierlock     = "tierlock"
 	KindTierlockRead = "tierlock-read"
-	KindOther        = "other" // of another program, which says nothing of itself
+	KindOther        = "other" // a contender of another program, which has no description
 )
 
-// A Contender is one process in a queue. In ZooKeeper it is a node, or a pair of nodes that is one.
+// A Contender is one process in a queue. In ZooKeeper it is a node, or a pair of nodes that counts as one contender.
 type Contender struct {
-	Node      string    `json:"node"`           // its name in the queue
-	Pair      string    `json:"pair,omitempty"` // second node, for kazoo
+	Node      string    `json:"node"`           // the name in the queue
+	Pair      string    `json:"pair,omitempty"` // the name of the second node, which is for kazoo
 	Kind      string    `json:"kind"`
-	Sequence  int32     `json:"sequence"` // in ZooKeeper the number of its node, elsewhere its place in the queue
+	Sequence  int32     `json:"sequence"` // in ZooKeeper the sequence number of the node, elsewhere the place in the queue
 	State     State     `json:"state"`
-	Ahead     int       `json:"ahead"`                   // how many before it it waits for
-	Behind    string    `json:"waits_for,omitempty"`     // the nearest of them
-	Perhaps   int       `json:"perhaps_ahead,omitempty"` // how many it waits for only if set up so
-	Beside    int       `json:"beside,omitempty"`        // how many before it read as it does
-	Ignored   int       `json:"ignores,omitempty"`       // how many others before it it does not wait for
-	Readable  bool      `json:"readable"`                // else what follows is unknown
+	Ahead     int       `json:"ahead"`                   // the number of contenders ahead for which it waits
+	Behind    string    `json:"waits_for,omitempty"`     // the nearest contender for which it waits
+	Perhaps   int       `json:"perhaps_ahead,omitempty"` // like Ahead, but only if its library is configured to wait for them
+	Beside    int       `json:"beside,omitempty"`        // the number of readers ahead, if it is a reader as well
+	Ignored   int       `json:"ignores,omitempty"`       // the number of other contenders ahead for which it does not wait
+	Readable  bool      `json:"readable"`                // if it is false, the following fields are unknown
 	Token     int64     `json:"token"`
 	Session   string    `json:"session,omitempty"`
-	Ephemeral bool      `json:"ephemeral"` // else it outlives its process
+	Ephemeral bool      `json:"ephemeral"` // if it is false, the contender outlives its process
 	Since     time.Time `json:"node_since,omitzero"`
-	AgeMS     int64     `json:"node_age_ms"` // of the node, not of a hold
+	AgeMS     int64     `json:"node_age_ms"` // the age of the node, and not of a hold
 	Host      string    `json:"host,omitempty"`
 	PID       int       `json:"pid,omitempty"`
 	Label     string    `json:"label,omitempty"`
 	LingerMS  int64     `json:"linger_ms,omitempty"`
-	Asked     bool      `json:"asked,omitempty"`   // for the lock; Curator's Revoker replaces what it says of itself by that
-	Content   string    `json:"content,omitempty"` // of another library's node
+	Asked     bool      `json:"asked,omitempty"`   // it was asked for the lock; the request of Curator's Revoker replaces the description
+	Content   string    `json:"content,omitempty"` // the content of a node of another library
 
-	Nearest int32 `json:"-"` // the number of the nearest that it waits for
+	Nearest int32 `json:"-"` // the sequence number of the nearest contender for which it waits
 }
 
-// Age returns the age of the node, by the clocks of the server and of this machine.
+// Age returns the age of the node. It depends on the clocks of the server and of this machine.
 func (c Contender) Age() time.Duration { return time.Duration(c.AgeMS) * time.Millisecond }
 
-// Aged reports whether the age is known.
+// Aged reports whether the age of the node is known.
 func (c Contender) Aged() bool { return c.Readable && (c.AgeMS > 0 || !c.Since.IsZero()) }
 
-// KindName returns the readable name of the kind. It includes the library whose read/write lock the contender is a side of.
+// KindName returns a readable name of the kind. For a side of a read/write lock, the name includes the library.
 func (c Contender) KindName() string {
 	if c.Kind == "read" || c.Kind == "write" {
 		return "curator " + c.Kind
@@ -67,7 +67,7 @@ func (c Contender) KindName() string {
 	return strings.ReplaceAll(c.Kind, "-", " ")
 }
 
-// explain describes a contender and what it waits for.
+// explain describes a contender, and for which contenders it waits.
 func (c *Contender) explain() string {
 	who := c.KindName()
 	if c.Pair != "" {

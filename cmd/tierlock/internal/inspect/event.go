@@ -7,32 +7,32 @@ import (
 
 // These are the kinds of an [Event].
 const (
-	Held         = "held"     // by the contender
-	Released     = "released" // by the contender, while others that were there hold the lock
-	Asked        = "asked"    // the contender, for the lock
+	Held         = "held"     // the contender holds the lock
+	Released     = "released" // the contender has released the lock, and other holders from the previous read still hold it
+	Asked        = "asked"    // the contender was asked for the lock
 	Queued       = "queued"   // the contender waits
-	Left         = "left"     // the contender, without having been seen to hold
+	Left         = "left"     // the contender has left, and was not seen to hold the lock
 	Free         = "free"     // the lock is free
-	Taken        = "permits"  // of a semaphore, as the event says
+	Taken        = "permits"  // the permits of a semaphore have changed, as the event shows
 	Disconnected = "disconnected"
 	Connected    = "connected"
-	GracePeriod  = "grace-period" // no lock is granted, for the reason in the text
+	GracePeriod  = "grace-period" // the store grants no lock; the text says why
 	Granting     = "granting"     // the grace period is over
 )
 
 // An Event is a difference between two reads of a queue. Programs may rely on its names in JSON.
 type Event struct {
-	Time      time.Time  `json:"time"` // of the look
+	Time      time.Time  `json:"time"` // the time of the read
 	What      string     `json:"event"`
 	Path      string     `json:"path,omitempty"`
 	Contender *Contender `json:"contender,omitempty"`
 	Semaphore *Semaphore `json:"semaphore,omitempty"`
-	Waiting   int        `json:"waiting"`          // contenders that do not hold the lock, or that wait for permits
-	Unseen    int64      `json:"unseen,omitempty"` // nodes that came and went between the looks
+	Waiting   int        `json:"waiting"`          // the number of contenders that do not hold the lock, or that wait for permits
+	Unseen    int64      `json:"unseen,omitempty"` // the number of nodes that were created and deleted between the two reads
 	Text      string     `json:"text,omitempty"`
 }
 
-// changes returns the differences between two reads of a path. The first one may be nil.
+// The function changes returns the differences between two reads of a path. If there was no previous read, before is nil.
 func changes(before, after *Queue) []Event {
 	var events []Event
 	add := func(what string, c *Contender, unseen int64) {
@@ -45,7 +45,7 @@ func changes(before, after *Queue) []Event {
 	}
 	was, is := before.states(), after.states()
 	kept := slices.ContainsFunc(after.Holders(), func(c *Contender) bool { return was[c.id()] == Holds })
-	blocked := false // a contender ahead is still there: those behind have not had the lock
+	blocked := false // a contender ahead is still in the queue, so the contenders behind it have not had the lock
 	for i := range before.Contenders {
 		switch c := &before.Contenders[i]; {
 		case is[c.id()] != "":
@@ -63,7 +63,7 @@ func changes(before, after *Queue) []Event {
 	for _, c := range after.Holders() {
 		if was[c.id()] != Holds {
 			add(Held, c, unseen)
-			unseen = 0 // told
+			unseen = 0 // these were reported with the first event
 		}
 	}
 	asked := before.asked()
@@ -77,7 +77,7 @@ func changes(before, after *Queue) []Event {
 		}
 	}
 	p := after.Semaphore
-	if p == nil && before.Semaphore != nil { // where it is known only while the semaphore is in use
+	if p == nil && before.Semaphore != nil { // some stores show a semaphore only while it is in use
 		p = &Semaphore{Permits: Permits{All: before.Semaphore.All}, Shares: []Share{}, Queue: []Contender{}}
 	}
 	if p != nil && before.Semaphore.differs(p) {
@@ -86,7 +86,7 @@ func changes(before, after *Queue) []Event {
 	return events
 }
 
-// An id identifies a node even if its path is deleted and created again, with the same names.
+// An id identifies a node. It distinguishes nodes of the same name if the path was deleted and created again.
 type id struct {
 	node  string
 	token int64
@@ -110,7 +110,7 @@ func (q *Queue) asked() map[id]bool {
 	return asked
 }
 
-// unseen returns how many nodes were created and deleted since the previous read without being seen.
+// The method unseen returns how many nodes were created and deleted between the two reads, so that neither read shows them.
 func (q *Queue) unseen(before *Queue) int64 {
 	was, made := before.states(), q.Next
 	if q.Born == before.Born {

@@ -14,18 +14,18 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Follower polls the locks below a path. It sets no watches, because these would report every change, however many there are. A hold
-// that begins and ends between two reads is therefore not seen; if the store counts holds, their number is.
+// A Follower polls the locks below a path. It sets no watches, because watches would report every change, however many there are. Therefore
+// it does not see a hold that begins and ends between two reads. If the store counts holds, the Follower reports their number.
 //
-// Each poll glances at each lock. Every five seconds it also lists the locks. In ZooKeeper, only that shows that a holder was asked for
-// its lock. For a semaphore it follows how many permits each process has, and which processes wait. It writes nothing.
+// Each poll glances at each lock. Every five seconds the Follower also lists the locks. In ZooKeeper, only the list shows that a holder was
+// asked for its lock. For a semaphore, it reports how many permits each process has, and which processes wait. A Follower only reads.
 type Follower struct {
 	Reader Reader
 	Path   string
 	Every  time.Duration
-	Limit  int // of the paths to look at
+	Limit  int // the highest number of paths to read
 
-	queues   map[string]*Queue // the last look at each lock
+	queues   map[string]*Queue // the result of the last read of each lock
 	searched time.Time
 	complete bool
 	trouble  string
@@ -34,24 +34,24 @@ type Follower struct {
 }
 
 const (
-	search   = 5 * time.Second // how often a Follower looks for locks that are new
-	patience = 3 * time.Second // how long it waits for an answer
-	parallel = 16              // how many reads are under way at a time
+	search   = 5 * time.Second // how often a Follower looks for new locks
+	patience = 3 * time.Second // how long a Follower waits for an answer
+	parallel = 16              // how many reads are in progress at the same time
 )
 
-// A Sight is what is known about the locks below a path.
+// A Sight is the known state of the locks below a path.
 type Sight struct {
 	At       time.Time
-	Queues   []*Queue // by path; empty ones have been held not long ago
-	Complete bool     // else there are more locks below
-	Trouble  string   // why there is nothing newer, "" if it is new
-	Events   []Event  // since the last sight
+	Queues   []*Queue // sorted by path; an empty queue belongs to a lock that was held recently
+	Complete bool     // if it is false, there are more locks below the path
+	Trouble  string   // why the state is not up to date; "" if it is
+	Events   []Event  // the events since the last sight
 
 	GracePeriod *tier.GracePeriodError // nil if the store grants locks
 }
 
-// Follow calls tell after each poll, from one goroutine, until ctx is done. Follow continues after the loss of the connection and the
-// session. Follow returns an error if the path may not be read.
+// Follow polls until ctx ends, and calls tell after each poll. All calls come from one goroutine. Follow continues after the loss of the
+// connection and the session. It returns an error if the path may not be read.
 func (f *Follower) Follow(ctx context.Context, tell func(Sight)) error {
 	f.queues = make(map[string]*Queue)
 	f.complete = true
@@ -81,7 +81,7 @@ func (f *Follower) sorted() []*Queue {
 	return slices.SortedFunc(maps.Values(f.queues), func(a, b *Queue) int { return cmp.Compare(a.Path, b.Path) })
 }
 
-// connection returns the events for the loss and the return of the connection.
+// The method connection returns the events for the loss and the return of the connection.
 func (f *Follower) connection(err error) []Event {
 	before := f.trouble
 	f.trouble = ""
@@ -97,7 +97,7 @@ func (f *Follower) connection(err error) []Event {
 	return nil
 }
 
-// look updates everything that is known, or nothing.
+// The method look updates the state of all locks. After an error it has updated none.
 func (f *Follower) look(ctx context.Context) ([]Event, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -139,8 +139,8 @@ func (f *Follower) inGracePeriod(fresh map[string]*Queue) []Event {
 	return nil
 }
 
-// find returns the paths to follow: locks with contenders, locks that had some a moment ago, and the path itself, where a process may
-// soon queue.
+// find returns the paths to follow: the locks that have contenders, the locks that had contenders recently, and the path itself, because a
+// process may soon queue there.
 func (f *Follower) find(ctx context.Context) ([]string, error) {
 	paths := make(map[string]bool)
 	if f.Path != "/" {
@@ -176,7 +176,7 @@ func (f *Follower) visit(ctx context.Context, paths []string) (map[string]*Queue
 		group.Go(func() error {
 			q, err := f.Reader.Glance(ctx, path, before)
 			if refusal := (*Refusal)(nil); errors.As(err, &refusal) && path != f.Path {
-				return nil // no longer ours to see
+				return nil // this user may no longer read the lock
 			}
 			if err != nil {
 				return err

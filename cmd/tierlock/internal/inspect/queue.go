@@ -1,5 +1,5 @@
-// Package inspect defines what can be seen of locks from outside, on any store: the holders, the waiters and what each waits for, changes
-// since the last read, and possible problems. It only reads; a read of a queue is not a snapshot of one instant.
+// Package inspect defines what an operator can see of the locks of any store: the holders, the waiters, and for whom each waits. It also
+// finds changes since the last read, and possible problems. It only reads. The result of reading a queue is not a snapshot of one instant.
 package inspect
 
 import (
@@ -9,18 +9,18 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Reader reads the locks of a store. It waits until the store answers or ctx is done.
+// A Reader reads the locks of a store. Its methods wait until the store answers or ctx ends.
 type Reader interface {
-	// List finds the locks at a path and below it, in the order of their paths; it reads at most limit paths. With all it also returns idle
-	// ones.
+	// List finds the locks at a path and below it, in the order of their paths. It reads at most limit paths. If all is true, it also
+	// returns idle locks.
 	List(ctx context.Context, path string, limit int, all bool) (*Listing, error)
-	// Look reads the queue of a lock, and everything else at its path. If there is nothing, the queue is empty.
+	// Look reads the queue of a lock, and everything else at its path. If nothing is there, the queue is empty.
 	Look(ctx context.Context, path string) (*Queue, error)
-	// Glance reads the queue alone. before is the last glance, nil if there was none.
+	// Glance reads only the queue. The parameter before is the result of the last glance, or nil if there was none.
 	Glance(ctx context.Context, path string, before *Queue) (*Queue, error)
 }
 
-// A Refusal is the error of a store that does not let this user read; another try would not help.
+// A Refusal is the error of a store that does not permit this user to read. A retry would not help.
 type Refusal struct{ Err error }
 
 func (r *Refusal) Error() string { return r.Err.Error() }
@@ -31,17 +31,17 @@ func (r *Refusal) Unwrap() error { return r.Err }
 type Queue struct {
 	Path       string      `json:"path"`
 	Exists     bool        `json:"exists"`
-	At         time.Time   `json:"at"`            // of the look, by this machine's clock
-	Next       int64       `json:"next_sequence"` // number of the next node; 0 if the store does not count
+	At         time.Time   `json:"at"`            // the time of the read, by this machine's clock
+	Next       int64       `json:"next_sequence"` // the number of the next node; 0 if the store does not count nodes
 	Contenders []Contender `json:"contenders"`
 	Others     []Other     `json:"others"`
-	Semaphore  *Semaphore  `json:"semaphore,omitempty"` // null if there is none at the path
+	Semaphore  *Semaphore  `json:"semaphore,omitempty"` // null if there is no semaphore at the path
 
 	GracePeriod *tier.GracePeriodError `json:"gracePeriod,omitempty"` // null if the store grants locks
 
-	Born   int64 `json:"-"` // tells the path from one made anew at the same place
-	Stale  bool  `json:"-"` // its nodes have to be read again
-	Memory any   `json:"-"` // what the reader wants to know at the next glance
+	Born   int64 `json:"-"` // distinguishes the path from a new path of the same name
+	Stale  bool  `json:"-"` // the nodes have to be read again
+	Memory any   `json:"-"` // what the reader reuses at the next glance
 }
 
 // An Other is an entry at a lock path that is not a contender.
@@ -53,7 +53,7 @@ type Other struct {
 	Children  int       `json:"children"`
 }
 
-// Holders returns all contenders that have the lock: several if they are readers, or do not exclude each other.
+// Holders returns all contenders that hold the lock. There are several if they are readers, or if they do not exclude each other.
 func (q *Queue) Holders() (holders []*Contender) {
 	if q == nil {
 		return nil
@@ -66,10 +66,10 @@ func (q *Queue) Holders() (holders []*Contender) {
 	return holders
 }
 
-// Waiting returns how many contenders do not have the lock, as far as their names show.
+// Waiting returns the number of contenders that do not hold the lock, as far as their names show.
 func (q *Queue) Waiting() int { return len(q.Contenders) - len(q.Holders()) }
 
-// Holder returns the first holder, nil if the lock is free or q is nil.
+// Holder returns the first holder. If the lock is free or q is nil, it returns nil.
 func (q *Queue) Holder() *Contender {
 	if q == nil || len(q.Contenders) == 0 || q.Contenders[0].State == InGracePeriod {
 		return nil
@@ -77,13 +77,13 @@ func (q *Queue) Holder() *Contender {
 	return &q.Contenders[0]
 }
 
-// A Listing is the locks below a path, in the order of their paths.
+// A Listing has the locks below a path, in the order of their paths.
 type Listing struct {
 	Path       string    `json:"path"`
 	Locks      []Summary `json:"locks"`
-	Looked     int       `json:"looked_at"`            // paths that were listed
-	Complete   bool      `json:"complete"`             // else there is more below
-	Unreadable []string  `json:"unreadable,omitempty"` // paths that may not be listed
+	Looked     int       `json:"looked_at"`            // the number of paths that were read
+	Complete   bool      `json:"complete"`             // if it is false, there are more locks below the path
+	Unreadable []string  `json:"unreadable,omitempty"` // the paths that this user may not list
 
 	GracePeriod *tier.GracePeriodError `json:"gracePeriod,omitempty"` // null if the store grants locks
 }
@@ -92,7 +92,7 @@ type Listing struct {
 type Summary struct {
 	Path    string     `json:"path"`
 	Holder  *Contender `json:"holder,omitempty"`
-	Holders int        `json:"holders"`             // more than one if they read
-	Queue   int        `json:"queue"`               // contenders, the holders among them; of a semaphore those that wait
+	Holders int        `json:"holders"`             // more than one if they are readers
+	Queue   int        `json:"queue"`               // the number of contenders, including holders; for a semaphore the number of waiters
 	Permits *Permits   `json:"semaphore,omitempty"` // null if the path is no semaphore
 }

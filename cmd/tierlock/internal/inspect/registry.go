@@ -11,17 +11,17 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Registry reads the locks of a store whose registry shows all contenders. Contenders wait by the rules of package tier; those of other
-// programs count as mutexes. A glance costs as much as [tier.Mutex.Contenders] and, if the store has semaphores,
-// [tier.Semaphore.Contenders].
+// A Registry reads the locks of a store whose tier.Registry shows all contenders. It assumes that contenders wait by the rules of package
+// tier, and that contenders of other programs are mutexes. A glance costs as much as [tier.Mutex.Contenders]. If the store has semaphores,
+// it also costs as much as [tier.Semaphore.Contenders].
 type Registry struct {
 	Locks *tier.Registry
-	// Paths finds the paths of locks and semaphores at a path and below it, each once; / means all. Paths reads at most limit entries, and
-	// returns how many it has read, and whether these were all.
+	// Paths returns the paths of locks and semaphores at the path below and under it. Each path appears once, and / stands for all paths.
+	// Paths reads at most limit entries. It returns how many entries it has read, and whether there are no more.
 	Paths func(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error)
 }
 
-// List finds the locks, and reads the queue of each.
+// List finds the locks, and reads the queue of each lock.
 func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*Listing, error) {
 	paths, looked, complete, err := r.Paths(ctx, path, limit)
 	if err != nil {
@@ -52,13 +52,13 @@ func (r Registry) List(ctx context.Context, path string, limit int, all bool) (*
 	return list, nil
 }
 
-// gracePeriod returns the grace period that the registry knows, nil if there is none.
+// gracePeriod returns the grace period that the registry knows. It returns nil if there is none.
 func (r Registry) gracePeriod() (q *tier.GracePeriodError) {
 	errors.As(r.Locks.Err(), &q)
 	return q
 }
 
-// Look reads a queue.
+// Look reads the queue of a lock.
 func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 	now := time.Now()
 	queue, err := r.Locks.Mutex(path).Contenders(ctx)
@@ -73,7 +73,7 @@ func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 		Path: path, Exists: len(queue) > 0 || semaphore != nil, At: now,
 		Contenders: []Contender{}, Others: []Other{}, Semaphore: semaphore, GracePeriod: r.gracePeriod(),
 	}
-	readers, other := 0, 0 // how many read so far, and the place of the last that does not
+	readers, other := 0, 0 // the number of readers so far, and the place of the last contender that does not read
 	for i, seen := range queue {
 		c := contender(seen, now)
 		nearest := i - 1
@@ -92,9 +92,9 @@ func (r Registry) Look(ctx context.Context, path string) (*Queue, error) {
 	return q, nil
 }
 
-// semaphore reads the holders of permits at a path, and the waiters; nil if there are none.
+// The method semaphore reads the holders and the waiters of permits at a path. It returns nil if there are none.
 func (r Registry) semaphore(ctx context.Context, path string, now time.Time) (*Semaphore, error) {
-	all, err := r.Locks.Semaphore(path, 1).Contenders(ctx) // whatever their number is
+	all, err := r.Locks.Semaphore(path, 1).Contenders(ctx) // Contenders works with any number of permits
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, nil
 	}
@@ -119,7 +119,7 @@ func (r Registry) semaphore(ctx context.Context, path string, now time.Time) (*S
 	return s, nil
 }
 
-// contender converts a contender as the registry shows it. Its state does not show yet what it waits for.
+// The function contender converts a contender of the registry. In its result, the state does not say yet whether the contender waits.
 func contender(seen tier.Contender, now time.Time) Contender {
 	c := Contender{
 		Node: seen.ID, Kind: KindTierlock, State: Holds, Readable: true, Token: seen.Token, Ephemeral: true, Since: seen.Since,
@@ -140,12 +140,12 @@ func contender(seen tier.Contender, now time.Time) Contender {
 	return c
 }
 
-// Glance is Look, since the registry shows nothing else.
+// Glance is the same as Look, because the registry cannot read less.
 func (r Registry) Glance(ctx context.Context, path string, _ *Queue) (*Queue, error) {
 	return r.Look(ctx, path)
 }
 
-// settle turns an error into a refusal if it came although there was time for another try.
+// settle returns a [Refusal] if err came although there was time for another try. Otherwise it returns err unchanged.
 func settle(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, tier.ErrClosed) {
 		return err
@@ -153,7 +153,8 @@ func settle(ctx context.Context, err error) error {
 	return &Refusal{err}
 }
 
-// Examine returns findings about a queue. Findings that find adds about a contender are shown with its other findings.
+// Examine returns findings about a queue. The function find adds findings of the store. A finding about a contender is shown together with
+// the other findings about it.
 func (r Registry) Examine(ctx context.Context, path string, find func(context.Context, *Report) error) (*Report, error) {
 	q, err := r.Look(ctx, path)
 	if refusal := (*Refusal)(nil); errors.As(err, &refusal) {

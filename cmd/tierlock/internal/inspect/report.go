@@ -10,9 +10,9 @@ type Grade string
 
 const (
 	OK      Grade = "ok"
-	Note    Grade = "note"    // good to know
-	Warning Grade = "warning" // may fail, or will
-	Problem Grade = "problem" // a lock that does not exclude, or that no process can get
+	Note    Grade = "note"    // information
+	Warning Grade = "warning" // something may fail, or will fail
+	Problem Grade = "problem" // a lock does not exclude others, or no process can get it
 )
 
 // Bad reports whether an operator should act.
@@ -21,17 +21,17 @@ func (g Grade) Bad() bool { return g == Warning || g == Problem }
 // A Finding is a remark about a lock path or one of its children.
 type Finding struct {
 	Grade Grade  `json:"grade"`
-	Child string `json:"child,omitempty"` // the child that it is about; "" for the path
+	Child string `json:"child,omitempty"` // the child that the finding is about; "" for the path
 	Text  string `json:"text"`
 }
 
-// A Report is the state of a lock path, with findings.
+// A Report has the state of a lock path, and findings about it.
 type Report struct {
 	*Queue
 	Findings []Finding `json:"findings"`
 }
 
-// Bad reports whether an operator should act.
+// Bad reports whether an operator should act on one of the findings.
 func (r *Report) Bad() bool {
 	for _, f := range r.Findings {
 		if f.Grade.Bad() {
@@ -46,10 +46,10 @@ func (r *Report) Find(grade Grade, child, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{grade, child, fmt.Sprintf(format, args...)})
 }
 
-// FindRole adds a description of a contender and of what it waits for.
+// FindRole adds a finding that describes a contender, and for which contenders it waits.
 func (r *Report) FindRole(c *Contender) { r.Find(OK, c.Node, "%s", c.explain()) }
 
-// FindWishes reports a revoke request to a contender, and how long it may linger.
+// FindWishes adds findings about a revoke request to a contender, and about how long it may linger.
 func (r *Report) FindWishes(c *Contender) {
 	switch {
 	case c.Asked && c.PID == 0:
@@ -62,7 +62,7 @@ func (r *Report) FindWishes(c *Contender) {
 	}
 }
 
-// longWait is the duration from which on a wait is reported.
+// A wait that is longer than longWait is reported.
 const longWait = time.Minute
 
 // FindLongWait reports a long wait.

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Permits are the permits of a semaphore of tierlock or of Curator's InterProcessSemaphoreV2, which have the same layout. Curator's
-// InterProcessSemaphoreMutex is one with one permit.
+// A Permits has the numbers of permits of a semaphore. The semaphore belongs to tierlock, or is Curator's InterProcessSemaphoreV2, which
+// has the same layout. Curator's InterProcessSemaphoreMutex is such a semaphore with one permit.
 type Permits struct {
-	All   int `json:"permits,omitempty"` // 0 if the path does not say, as Curator's never does
+	All   int `json:"permits,omitempty"` // 0 if the path does not have the number; Curator never stores it
 	InUse int `json:"in_use"`
 }
 
@@ -32,11 +32,11 @@ func CountPermits(n int) string {
 // A Semaphore is the state of a semaphore.
 type Semaphore struct {
 	Permits
-	Shares []Share     `json:"shares"` // of those in use
-	Queue  []Contender `json:"queue"`  // for permits; the first takes some as soon as there are enough
+	Shares []Share     `json:"shares"` // of the permits in use
+	Queue  []Contender `json:"queue"`  // the waiters for permits; the first one takes permits as soon as there are enough
 }
 
-// Add adds a contender's permits to the share of its process.
+// Add adds the permits of a contender to the share of its process.
 func (s *Semaphore) Add(c *Contender, permits int) {
 	share := Share{
 		Readable: c.Readable, Session: c.Session, Ephemeral: c.Ephemeral, Since: c.Since, AgeMS: c.AgeMS,
@@ -53,7 +53,7 @@ func (s *Semaphore) Add(c *Contender, permits int) {
 	}
 }
 
-// differs reports whether two reads of a semaphore would be displayed differently. The first one may be nil.
+// differs reports whether two reads of a semaphore would be displayed differently. If there was no previous read, s is nil.
 func (s *Semaphore) differs(after *Semaphore) bool {
 	if s == nil {
 		return after.InUse > 0 || len(after.Queue) > 0
@@ -62,8 +62,8 @@ func (s *Semaphore) differs(after *Semaphore) bool {
 	return s.Permits != after.Permits || len(s.Queue) != len(after.Queue) || !slices.EqualFunc(s.Shares, after.Shares, alike)
 }
 
-// Sum describes how many permits are in use and which processes have them. Sum names processes by name, and only the first ones if there
-// are many.
+// Sum describes how many permits are in use, and which processes have them. The function name returns the name of a process. If there are
+// many processes, Sum names only the first ones.
 func (s *Semaphore) Sum(name func(*Contender) string) string {
 	const most = 3
 	var parts []string
@@ -79,26 +79,26 @@ func (s *Semaphore) Sum(name func(*Contender) string) string {
 	return s.Permits.String() + ": " + strings.Join(parts, ", ")
 }
 
-// A Share is the permits that one process has, or one session of another library.
+// A Share has the permits of one process, or of one session of another library.
 type Share struct {
 	Count     int       `json:"count"`
-	Nodes     []string  `json:"nodes"`    // one for each
-	Tokens    []int64   `json:"tokens"`   // one for each time that some of them were taken
-	Readable  bool      `json:"readable"` // else what follows is unknown
+	Nodes     []string  `json:"nodes"`    // one node for each permit
+	Tokens    []int64   `json:"tokens"`   // one token for each time that the process took permits
+	Readable  bool      `json:"readable"` // if it is false, the following fields are unknown
 	Session   string    `json:"session,omitempty"`
-	Ephemeral bool      `json:"ephemeral"` // else they outlive their process
+	Ephemeral bool      `json:"ephemeral"` // if it is false, the permits outlive their process
 	Since     time.Time `json:"node_since,omitzero"`
-	AgeMS     int64     `json:"node_age_ms"` // of the oldest node
+	AgeMS     int64     `json:"node_age_ms"` // the age of the oldest node
 	Host      string    `json:"host,omitempty"`
 	PID       int       `json:"pid,omitempty"`
 	Label     string    `json:"label,omitempty"`
 	Content   string    `json:"content,omitempty"`
 }
 
-// Has reports whether some of the permits were taken with a token.
+// Has reports whether some of the permits were taken with the given token.
 func (s *Share) Has(token int64) bool { return slices.Contains(s.Tokens, token) }
 
-// Owner returns the process that has the share.
+// Owner returns the process to which the share belongs.
 func (s *Share) Owner() *Contender {
 	return &Contender{
 		Node: s.Nodes[0], State: Holds, Readable: s.Readable, Session: s.Session, Ephemeral: s.Ephemeral, Since: s.Since, AgeMS: s.AgeMS,
@@ -106,7 +106,7 @@ func (s *Share) Owner() *Contender {
 	}
 }
 
-// owner returns a key that distinguishes processes.
+// The method owner returns a key that distinguishes processes.
 func (s *Share) owner() [5]string {
 	return [...]string{s.Session, s.Host, fmt.Sprint(s.PID), s.Label, s.Content}
 }

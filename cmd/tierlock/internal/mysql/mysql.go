@@ -1,4 +1,4 @@
-// Package mysql has the command connect to MySQL or MariaDB, and make the tables there.
+// Package mysql connects the command to MySQL or MariaDB, and creates the tables there.
 package mysql
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Store is what the command has to know of MySQL and MariaDB.
+// Store describes MySQL and MariaDB to the command.
 func Store() *command.Store {
 	return &command.Store{
 		Name: "MySQL", Schemes: []string{"mysql"}, Example: "mysql://app@db/app", About: about, Auth: "user:password", Notes: notes,
@@ -34,7 +34,7 @@ const about = `    A URL of MySQL or MariaDB: one server, with port 3306 unless 
     parameters of go-sql-driver/mysql, such as ?tls=true. Credentials are user:password.
 `
 
-// notes are what help says of MySQL.
+// The map notes has the parts of the help about MySQL.
 var notes = map[string]string{
 	"run": "the database needs the tables of package mysqllock once: run tierlock migrate.",
 	"ls": `a PATH need not begin with a slash, and / stands for all locks and semaphores in use in the
@@ -78,11 +78,11 @@ func configOf(a *command.Address) (*mysql.Config, error) {
 		config.User = login.Username()
 		config.Passwd, _ = login.Password()
 	}
-	config.Logger = new(mysql.NopLogger) // what it says is in errors
+	config.Logger = new(mysql.NopLogger) // the errors contain what the client would log
 	return config, err
 }
 
-// connect returns a pool once a server has answered.
+// connect returns a pool after a server has answered.
 func connect(ctx context.Context, a *command.Address) (*sql.DB, *mysql.Config, error) {
 	config, err := configOf(a)
 	if err != nil {
@@ -100,7 +100,7 @@ func connect(ctx context.Context, a *command.Address) (*sql.DB, *mysql.Config, e
 	return db, config, nil
 }
 
-// dial sets the margin of the lease itself, so that it is known here.
+// dial sets the margin of the lease itself, so that the command knows it.
 func dial(ctx context.Context, a *command.Address, o command.Options) (*command.Locks, error) {
 	db, config, err := connect(ctx, a)
 	if err != nil {
@@ -114,7 +114,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	margin := o.Session / 3
 	opts := []tier.RegistryOption{
 		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
+		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
 	}
 	locks, err := mysqllock.New(ctx, db, opts...)
 	if err != nil {
@@ -145,7 +145,7 @@ func migrate(ctx context.Context, a *command.Address, w io.Writer) error {
 
 const noTable = 1146
 
-// number is that of the error with which a server has answered, 0 if it has not.
+// The function number returns the number of the error with which a server has answered. If no server has answered, it returns 0.
 func number(err error) uint16 {
 	if answer, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return answer.Number
@@ -153,13 +153,13 @@ func number(err error) uint16 {
 	return 0
 }
 
-// refused reports whether a server has answered that it will not, which another try does not change. One that begins or ends, has no
-// connection to spare, or has rolled back because of others, has not.
+// The function refused reports whether a server has refused permanently, so that a retry would get the same answer. The listed errors are
+// not permanent: the server is starting or stopping, has no free connection, or has rolled back because of other transactions.
 func refused(err error) bool {
 	return !slices.Contains([]uint16{0, 1040, 1053, 1203, 1205, 1213, 1226, 1290, 1836, 1927}, number(err))
 }
 
-// unreachable reports whether there is no server that serves this user.
+// unreachable reports whether no server is available for this user.
 func unreachable(err error) bool {
 	return slices.Contains([]uint16{1045, 1130, 1698}, number(err)) || errors.As(err, new(net.Error))
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// Rows are those of the tierlock tables.
+// The type rows reads the rows of the tierlock tables.
 type rows struct{ db *sql.DB }
 
-// paths finds the locks and semaphores at a path, or below it, that have a holder or a waiter.
+// The method paths finds the locks and semaphores at a path or below it that have a holder or a waiter.
 func (r rows) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	found, err := r.db.QueryContext(ctx, `SELECT DISTINCT SUBSTRING_INDEX(path, '\n', 1) AS name FROM tierlock_contender
 		HAVING ? = '/' OR name = ? OR LEFT(name, LENGTH(?) + 1) = CONCAT(?, '/') ORDER BY name LIMIT ?`, below, below, below, below, limit+1)
@@ -33,7 +33,7 @@ func (r rows) paths(ctx context.Context, below string, limit int) (paths []strin
 	return paths, len(paths), complete, nil
 }
 
-// find says what is particular to MySQL: rights, the server, and for how long the holder's session would last without its process.
+// find adds findings about MySQL: about rights, about the server, and about how long the holder's session would last if its process died.
 func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	var version string
 	var readOnly, durable bool
@@ -68,7 +68,7 @@ func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	err := r.db.QueryRowContext(ctx, `SELECT s.expires / 1000000 - UNIX_TIMESTAMP(SYSDATE(6)) FROM tierlock_session s
 		JOIN tierlock_contender c ON c.session = s.id WHERE c.path = ? AND c.token = ?`, report.Path, holder.Token).Scan(&seconds)
 	switch {
-	case errors.Is(err, sql.ErrNoRows): // the holder has gone since
+	case errors.Is(err, sql.ErrNoRows): // the holder has left since the queue was read
 	case err != nil:
 		return err
 	case seconds <= 0:

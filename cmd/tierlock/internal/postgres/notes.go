@@ -4,7 +4,7 @@ const about = `    A URL as for psql, also postgresql://. What it leaves out com
     PGSSLMODE and psql's other variables; postgres:// takes all from them. Credentials are user:password.
 `
 
-// notes are the parts of the help about PostgreSQL.
+// The map notes has the parts of the help about PostgreSQL.
 var notes = map[string]string{
 	"run": `the database needs the schema of package pglock once: run tierlock migrate, or the SQL
 that tierlock schema prints.`,

@@ -37,7 +37,7 @@ func configOf(a *command.Address) (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("the URL of the database: %w", err)
 	}
 	login, err := a.Login()
-	if err == nil && login != a.User { // else the URL and the variables of PostgreSQL say it
+	if err == nil && login != a.User { // otherwise the login comes from the URL and from the environment variables of PostgreSQL
 		config.ConnConfig.User = login.Username()
 		config.ConnConfig.Password, _ = login.Password()
 	}
@@ -62,7 +62,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	margin := o.Session / 3
 	opts := []tier.RegistryOption{
 		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
+		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
 	}
 	locks, err := pglock.New(ctx, pool, opts...)
 	if err != nil {
@@ -78,7 +78,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	}, nil
 }
 
-// connect returns a pool once a server has answered, and whether the database has our schema.
+// connect returns a pool after a server has answered. The result present says whether the database has the schema of pglock.
 func connect(ctx context.Context, config *pgxpool.Config) (_ *pgxpool.Pool, present bool, _ error) {
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
@@ -94,8 +94,8 @@ func connect(ctx context.Context, config *pgxpool.Config) (_ *pgxpool.Pool, pres
 	return pool, present, nil
 }
 
-// refused reports whether a server has refused permanently. A server that is starting or shutting down, or has no free connection, has
-// not.
+// The function refused reports whether a server has refused permanently. The refusal is not permanent if the server is starting or shutting
+// down, or has no free connection.
 func refused(err error) bool {
 	answer := (*pgconn.PgError)(nil)
 	if !errors.As(err, &answer) {
@@ -112,7 +112,7 @@ func refused(err error) bool {
 func unreachable(err error) bool {
 	answer := (*pgconn.PgError)(nil)
 	if errors.As(err, &answer) {
-		return answer.Code[:min(2, len(answer.Code))] == "28" // a password that is wrong or missing
+		return answer.Code[:min(2, len(answer.Code))] == "28" // the password is wrong or missing
 	}
 	unsent := (*pgconn.ConnectError)(nil)
 	return errors.As(err, &unsent)

@@ -10,10 +10,10 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// Rows are the rows of the schema tierlock.
+// The type rows reads the rows of the schema tierlock.
 type rows struct{ pool *pgxpool.Pool }
 
-// paths finds the locks and semaphores at a path, or below it, that have contenders.
+// The method paths finds the locks and semaphores at a path or below it that have contenders.
 func (r rows) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	found, err := r.pool.Query(ctx, `SELECT DISTINCT path FROM (SELECT split_part(path, E'\n', 1) AS path FROM tierlock.contender) c
 		WHERE $1 = '/' OR path = $1 OR starts_with(path, $1 || '/') ORDER BY path LIMIT $2`, below, limit+1)
@@ -32,7 +32,8 @@ const permitted = `SELECT has_sequence_privilege('tierlock.token', 'USAGE') AND
 	bool_and(has_table_privilege(name, privilege)) FROM unnest(ARRAY['tierlock.session', 'tierlock.contender']) name,
 	unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) privilege`
 
-// find adds findings about PostgreSQL: privileges, the server, and how long the holder's session would last if its process died.
+// find adds findings about PostgreSQL: about privileges, about the server, and about how long the holder's session would last if its
+// process died.
 func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	var version, fsync string
 	var standby, may bool

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/pglock"
 )
 
-// tasks are the subcommands for the schema.
+// The function tasks returns the subcommands for the schema.
 func tasks() []command.Task {
 	return []command.Task{{
 		Name:  "migrate",

@@ -13,17 +13,17 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
 
-// Keys are the keys of a Redis.
+// The type keys reads the keys of a Redis.
 type keys struct{ client redis.UniversalClient }
 
-// paths finds the locks and semaphores below a path by their queues. paths reads about limit keys, in the order in which the server
-// returns them.
+// The method paths finds the locks and semaphores below a path by the keys of their queues. It reads about limit keys, in the order in
+// which the server returns them.
 func (k keys) paths(ctx context.Context, below string, limit int) (paths []string, looked int, complete bool, err error) {
 	primaries, err := k.primaries(ctx)
 	if err != nil {
 		return nil, 0, false, fmt.Errorf("locks below %s: %w", below, err)
 	}
-	seen := make(map[string]bool) // a scan may give a key twice
+	seen := make(map[string]bool) // a scan may return a key twice
 	for cursor := uint64(0); ; {
 		found, next, err := primaries[0].Scan(ctx, cursor, "*"+queueMark, page).Result()
 		if err != nil {
@@ -45,7 +45,7 @@ func (k keys) paths(ctx context.Context, below string, limit int) (paths []strin
 	}
 }
 
-// primaries returns all primaries, which together have all keys.
+// The method primaries returns all primaries. Together they have all keys.
 func (k keys) primaries(ctx context.Context) (all []redis.Cmdable, err error) {
 	cluster, ok := k.client.(*redis.ClusterClient)
 	if !ok {
@@ -61,7 +61,7 @@ func (k keys) primaries(ctx context.Context) (all []redis.Cmdable, err error) {
 	return all, err
 }
 
-// serverOf returns the primary that has a path.
+// serverOf returns the primary that has the keys of a path.
 func (k keys) serverOf(ctx context.Context, path string) (redis.Cmdable, error) {
 	if cluster, ok := k.client.(*redis.ClusterClient); ok {
 		return cluster.MasterForKey(ctx, path)
@@ -70,12 +70,12 @@ func (k keys) serverOf(ctx context.Context, path string) (redis.Cmdable, error) 
 }
 
 const (
-	page      = 1000                // keys that the server looks at for one answer
-	queueMark = ":tierlock:queue"   // ends the key of a queue
-	permits   = ":tierlock:permits" // and comes before that if they queue for permits
+	page      = 1000                // the number of keys that the server checks for one answer
+	queueMark = ":tierlock:queue"   // the end of the key of a queue
+	permits   = ":tierlock:permits" // in the key of a queue for permits, this precedes queueMark
 )
 
-// pathOf returns the path of the lock, or semaphore, to which a queue belongs, as redislock names it.
+// pathOf returns the path of the lock or semaphore to which a queue belongs, in the form that redislock uses.
 func pathOf(queue string) string {
 	path := strings.TrimSuffix(strings.TrimSuffix(queue, queueMark), permits)
 	if strings.HasPrefix(path, "{") && strings.HasSuffix(path, "}") && strings.Count(path, "{") == 1 {
@@ -84,13 +84,14 @@ func pathOf(queue string) string {
 	return path
 }
 
-// within reports whether a path is equal to another one or below it, for the usual separators in Redis keys. All paths are below /.
+// The function within reports whether a path is equal to another path or below it. It knows the usual separators in Redis keys. All paths
+// are below /.
 func within(path, below string) bool {
 	rest, found := strings.CutPrefix(path, below)
 	return below == "/" || found && (rest == "" || rest[0] == '/' || rest[0] == ':')
 }
 
-// find adds findings about Redis: whether the server keeps its writes, and what is at the key of the lock, and for how long.
+// find adds findings about Redis: whether the server keeps its writes, what the key of the lock contains, and when this key expires.
 func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	r.Find(inspect.OK, "", "these credentials may read the queue; permission to write is not checked")
 	if err := k.findServer(ctx, r); err != nil {
@@ -120,7 +121,7 @@ func (k keys) find(ctx context.Context, r *inspect.Report) error {
 	return nil
 }
 
-// findServer looks for settings that break promises, as far as the server shows them.
+// findServer looks for settings that break promises, as far as the server shows its settings.
 func (k keys) findServer(ctx context.Context, r *inspect.Report) error {
 	server, err := k.serverOf(ctx, r.Path)
 	if err != nil {

@@ -5,7 +5,7 @@ const about = `    A URL of go-redis; rediss:// uses TLS. With ?addr=HOST:PORT, 
     user:password, or :password.
 `
 
-// notes are the parts of the help about Redis.
+// The map notes has the parts of the help about Redis.
 var notes = map[string]string{
 	"run": `the lock is the key PATH, set as by SET PATH id NX PX. Other libraries that lock the same key in
 this way are excluded.`,

@@ -1,4 +1,4 @@
-// Package redis connects the command to Redis: to a server, a cluster, or a primary behind sentinels.
+// Package redis connects the command to Redis: to a single server, to a cluster, or to a primary that sentinels know.
 package redis
 
 import (
@@ -31,7 +31,7 @@ func check(a *command.Address) error {
 	return err
 }
 
-// Settings are the settings of a client of any kind.
+// The type settings has the settings of a client of any kind.
 type settings struct {
 	open           func() redis.UniversalClient
 	user, password *string
@@ -39,7 +39,7 @@ type settings struct {
 	retries, dials *int
 }
 
-// read determines from the query of the URL what to connect to: sentinels, a cluster, or a server.
+// The function read determines from the query of the URL the kind of the connection: sentinels, a cluster, or a single server.
 func read(a *command.Address) (*settings, error) {
 	s, err := parse(a.URL)
 	if err != nil {
@@ -49,7 +49,7 @@ func read(a *command.Address) (*settings, error) {
 	if err != nil {
 		return nil, err
 	}
-	if login != a.User { // else the URL has said it, to sentinels their own
+	if login != a.User { // otherwise the client has read the login in the URL, and sentinels may have another one
 		*s.user = login.Username()
 		*s.password, _ = login.Password()
 	}
@@ -91,7 +91,7 @@ func parse(text string) (*settings, error) {
 
 // dial sets the margin itself, so that the command knows it.
 func dial(ctx context.Context, a *command.Address, o command.Options) (*command.Locks, error) {
-	logging.Disable() // go-redis writes a line for each attempt; what it says is in errors
+	logging.Disable() // go-redis logs a line for each attempt; the errors contain the same
 	if err := answers(ctx, a); err != nil {
 		return nil, a.TLS.Advise(err)
 	}
@@ -100,14 +100,14 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 		return nil, err
 	}
 	client := settings.open()
-	if err := client.Ping(ctx).Err(); err != nil { // so that there is a connection for the first to come
+	if err := client.Ping(ctx).Err(); err != nil { // makes a connection for the first request
 		client.Close()
 		return nil, err
 	}
 	margin := o.Session / 3
 	opts := []tier.RegistryOption{
 		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // the server has answered, and doctor tells what is missing
+		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
 	}
 	locks, err := redislock.New(ctx, client, opts...)
 	if err != nil {
@@ -123,13 +123,13 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	}, nil
 }
 
-// answers returns once the server has answered.
+// The function answers returns when the server has answered.
 func answers(ctx context.Context, a *command.Address) error {
 	once, err := read(a)
 	if err != nil {
 		return err
 	}
-	*once.retries, *once.dials = -1, 1 // go-redis tries again without a word of why
+	*once.retries, *once.dials = -1, 1 // go-redis would retry without an error
 	client := once.open()
 	defer client.Close()
 	if err := command.Answer(ctx, refused, func() error { return client.Ping(ctx).Err() }); err != nil {
@@ -138,7 +138,7 @@ func answers(ctx context.Context, a *command.Address) error {
 	return nil
 }
 
-// refused reports whether the server has refused permanently.
+// The function refused reports whether the server has refused permanently.
 func refused(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && !redis.HasErrorPrefix(err, "LOADING") && !redis.HasErrorPrefix(err, "READONLY")

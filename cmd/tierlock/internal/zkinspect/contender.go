@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// Describe converts a queue into its displayed form.
+// Describe returns a queue in the form that is displayed.
 func Describe(queue []zkqueue.Contender, now time.Time) []inspect.Contender {
 	var line line
 	var contenders []inspect.Contender
@@ -35,18 +35,18 @@ func Describe(queue []zkqueue.Contender, now time.Time) []inspect.Contender {
 	return contenders
 }
 
-// A line is a queue up to some contender.
+// A line is the part of a queue that is ahead of a contender.
 type line struct {
 	ahead map[sort]*group
 }
 
-// A group is the contenders of one sort.
+// A group has the contenders of one sort.
 type group struct {
 	count int
 	last  *inspect.Contender
 }
 
-// place computes what c waits for, and adds c to the line.
+// place finds out for which contenders c waits, and adds c to the line.
 func (l *line) place(c *inspect.Contender) {
 	own := sortOf(c)
 	for other, g := range l.ahead {

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// An examination is a report in progress.
+// An examination is a report to which findings are still added.
 type examination struct{ *inspect.Report }
 
 // Examine reads a lock path and returns findings about it.
@@ -24,7 +24,7 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 		return nil, access
 	}
 	q, err := r.Look(ctx, path)
-	if errors.Is(err, zk.ErrNoAuth) { // the rest is unknown
+	if errors.Is(err, zk.ErrNoAuth) { // everything else is unknown
 		return &inspect.Report{
 			Queue:    &inspect.Queue{Path: path, Exists: true, Contenders: []inspect.Contender{}, Others: []inspect.Other{}},
 			Findings: []inspect.Finding{{Grade: inspect.Problem, Text: access.Error()}},
@@ -39,7 +39,7 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 	}
 	e := examination{&inspect.Report{Queue: q}}
 	e.examineAccess(access)
-	e.examineNumbers(content == zkqueue.ContainerData && stat.Aversion == 0) // then zklock makes the path anew
+	e.examineNumbers(content == zkqueue.ContainerData && stat.Aversion == 0) // if so, zklock can create the path again
 	e.examineMixture()
 	e.examineSemaphore(content)
 	e.examineSessions()
@@ -52,9 +52,9 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 	return e.Report, nil
 }
 
-// checkPermissions returns nil if a client's credentials are enough to queue for the lock at a path and to release it: CREATE, DELETE and
-// READ on its path, or CREATE on the nearest existing node above it. Otherwise the error wraps [zk.ErrNoAuth] and names the first missing
-// permission.
+// checkPermissions returns nil if a client's credentials are enough to queue for the lock at a path and to release it. This takes CREATE,
+// DELETE and READ on the path. If the path does not exist, it takes CREATE on the nearest existing node above it. Otherwise the error wraps
+// [zk.ErrNoAuth] and names the first missing permission.
 //
 // checkPermissions sends a transaction that cannot succeed, so nothing changes.
 func (r Reader) checkPermissions(ctx context.Context, path string) error {
@@ -64,7 +64,7 @@ func (r Reader) checkPermissions(ctx context.Context, path string) error {
 	return err
 }
 
-// tryPermissions sends all operations of queueing, followed by one that fails.
+// tryPermissions sends all operations of a process that queues, followed by an operation that fails.
 func tryPermissions(lock zkqueue.Path) error {
 	for path := lock; ; path.Name = path.Name[:strings.LastIndexByte(path.Name, '/')] {
 		on := cmp.Or(path.Name, "/")
@@ -84,7 +84,7 @@ func tryPermissions(lock zkqueue.Path) error {
 	}
 }
 
-// permissionsOf interprets the result. The last operation fails in any case.
+// permissionsOf returns what the results of the operations show. The last operation always fails.
 func permissionsOf(results []zk.MultiResponse, err error, path string, needs []string) error {
 	for i, r := range results {
 		switch {
@@ -127,8 +127,8 @@ func (r examination) examineNumbers(renewable bool) {
 	}
 }
 
-// examineSessions adds what is known about the processes behind the nodes. A node exists as long as its session, which outlives the
-// process by up to the session timeout.
+// examineSessions adds what is known about the processes to which the nodes belong. A node exists as long as its session. The session
+// outlives the process by up to the session timeout.
 func (r examination) examineSessions() {
 	sessions := make(map[string]bool)
 	for _, c := range r.Contenders {

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// knownToZKLock reports whether zk.Lock finds a number in a name. Otherwise zk.Lock fails.
+// knownToZKLock reports whether zk.Lock finds a number in a name. If it finds none, zk.Lock fails.
 func knownToZKLock(name string) bool {
 	for _, mark := range []string{"lock-", "__"} {
 		if rest, ok := afterLast(name, mark); ok {
@@ -23,7 +23,7 @@ func curator(kind zkqueue.Kind) bool {
 	return kind == kindCurator || kind == zkqueue.KindWrite || kind == zkqueue.KindRead
 }
 
-// curatorNumber returns the part of a name by which Curator sorts: all of it, unless Curator knows the name.
+// curatorNumber returns the part of a name by which Curator sorts. If Curator does not know the form of the name, this is the whole name.
 func curatorNumber(name string, kind zkqueue.Kind) string {
 	marks := []string{"lock-"}
 	if kind != kindCurator {

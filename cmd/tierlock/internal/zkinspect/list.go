@@ -16,10 +16,10 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// List finds the locks at a path and below it: nodes with contenders among their children, and semaphores. List lists at most limit
-// paths, level by level, one read each, and reads the holder of each lock. For a semaphore it reads three more nodes, and nothing below
-// it. With all it also returns idle locks, if their content shows that tierlock created them, because a path without children may be
-// anything. A path that does not exist has no locks.
+// List finds the locks at a path and below it. A lock is a node with contenders among its children, or a semaphore. List reads at most
+// limit paths, level by level, with one read each, and it also reads the holder of each lock. For a semaphore it reads three more nodes,
+// and it reads nothing below the semaphore. A path without children may belong to any program. If all is true, List also returns idle
+// locks, provided that their content shows that tierlock created them. If the path does not exist, there are no locks.
 func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*inspect.Listing, error) {
 	l := &inspect.Listing{Path: path, Locks: []inspect.Summary{}, Complete: true}
 	if _, _, err := r.childrenOf(ctx, path); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -41,7 +41,7 @@ func (r Reader) List(ctx context.Context, path string, limit int, all bool) (*in
 	return l, nil
 }
 
-// listLevel adds some paths to l, and returns the paths right below them.
+// listLevel adds the locks of one level of paths to l. It returns the paths of the next level.
 func (r Reader) listLevel(ctx context.Context, l *inspect.Listing, level []string, all bool) (below []string, err error) {
 	var mu sync.Mutex // guards l and below
 	group, ctx := errgroup.WithContext(ctx)
@@ -79,11 +79,11 @@ func (r Reader) listLevel(ctx context.Context, l *inspect.Listing, level []strin
 		})
 	}
 	err = group.Wait()
-	slices.Sort(below) // so that what a limit leaves out does not depend on the order of answers
+	slices.Sort(below) // sorted, so that the result of a limit does not depend on the order of the answers
 	return below, err
 }
 
-// idle returns a path without children if tierlock has created it, or stored its number of permits.
+// idle returns a path without children, if tierlock has created the path, or has stored its number of permits there.
 func (r Reader) idle(ctx context.Context, path string) ([]inspect.Summary, error) {
 	content, _, err := r.contentOf(ctx, path)
 	if err != nil || content != zkqueue.ContainerData && !strings.HasPrefix(content, zkqueue.PermitsMark) {
@@ -92,12 +92,12 @@ func (r Reader) idle(ctx context.Context, path string) ([]inspect.Summary, error
 	return []inspect.Summary{{Path: path}}, nil
 }
 
-// summarize returns the locks at a path with these children, and the children under which to look further.
+// summarize returns the locks at a path with these children. In others it returns the children below which there may be more locks.
 func (r Reader) summarize(ctx context.Context, path string, children []string) (locks []inspect.Summary, others []string, err error) {
 	queue, others := zkqueue.Parse(children)
 	if len(queue) > 0 {
 		lock := inspect.Summary{Path: path, Queue: len(queue)}
-		for _, c := range Describe(queue, time.Now()) { // by their names
+		for _, c := range Describe(queue, time.Now()) { // the state that the names show
 			if c.State == inspect.Holds {
 				lock.Holders++
 			}
@@ -120,7 +120,7 @@ func (r Reader) summarize(ctx context.Context, path string, children []string) (
 	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
 }
 
-// first reads the holder; nil if it was deleted meanwhile.
+// The method first reads the holder. If the holder was deleted in the meantime, it returns nil.
 func (r Reader) first(ctx context.Context, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
 	read, err := r.contenderAt(ctx, path, queue[0])
 	if errors.Is(err, zk.ErrNoNode) {

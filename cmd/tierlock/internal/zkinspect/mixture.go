@@ -5,7 +5,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// examineMixture looks for sorts of locks that do not exclude each other.
+// examineMixture adds findings about sorts of locks that do not exclude each other.
 func (r examination) examineMixture() {
 	sorts := kinds(r.Queue)
 	for i, a := range sorts {
@@ -42,7 +42,7 @@ func (r examination) examineTwo(a, b sort) {
 	}
 }
 
-// remedy returns advice for two sorts of contenders, where a does not wait for b.
+// remedy returns advice for two sorts of contenders. Contenders of sort a do not wait for contenders of sort b.
 func remedy(a, b sort) string {
 	switch {
 	case a.kind == zkqueue.KindRead || a.kind == zkqueue.KindWrite:

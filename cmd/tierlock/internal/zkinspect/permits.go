@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// examineSemaphore examines permits, and contenders that cannot share a path with them.
+// examineSemaphore adds findings about permits, and about contenders that cannot share a path with permits.
 func (r examination) examineSemaphore(content string) {
 	s := r.Semaphore
 	if s == nil {
@@ -56,7 +56,7 @@ func (r examination) examineShare(s *inspect.Share) {
 	}
 }
 
-// examineKazooSemaphore explains a number in the content of the path.
+// examineKazooSemaphore adds a finding if the content of the path is a number.
 func (r examination) examineKazooSemaphore(content string) {
 	if _, err := strconv.Atoi(strings.TrimSpace(content)); err != nil {
 		return

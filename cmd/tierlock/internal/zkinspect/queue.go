@@ -1,5 +1,5 @@
-// Package zkinspect reads locks in ZooKeeper: tierlock's and those of other libraries on the same paths. It only reads; a read of a queue
-// is not a snapshot of one instant.
+// Package zkinspect reads locks in ZooKeeper: the locks of tierlock, and locks of other libraries on the same paths. It only reads. The
+// result of reading a queue is not a snapshot of one instant.
 package zkinspect
 
 import (
@@ -18,29 +18,29 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// A Reader reads locks through a client. Its glance costs the ensemble one read for each lock, three more for a semaphore, and one for
-// each node that is new in a queue or among the permits.
+// A Reader reads locks through a client. Each glance costs the ensemble one read for each lock, and three more reads for a semaphore. It
+// also costs one read for each new node in a queue or among the permits.
 type Reader struct{ Client *zknode.Client }
 
-// ask repeats a question until it gets a final answer; see [zknode.Ask].
+// ask calls question until it gets a final answer; see [zknode.Ask].
 func ask[T any](ctx context.Context, client *zknode.Client, what, path string, question func(zkqueue.Path) (T, error)) (T, error) {
 	answer, err := zknode.Ask(ctx, client, what, path, question)
 	if errors.Is(err, zk.ErrNoAuth) || errors.Is(err, zk.ErrInvalidPath) {
-		err = &inspect.Refusal{Err: err} // another look would not change it
+		err = &inspect.Refusal{Err: err} // a retry would get the same answer
 	}
 	return answer, err
 }
 
-// parallel is how many reads are under way at a time.
+// parallel is the number of reads that are in progress at the same time.
 const parallel = 16
 
-// Glance reads a queue.
+// Glance reads the queue of a lock.
 func (r Reader) Glance(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, error) {
 	q, _, err := r.glanceAtAll(ctx, path, before)
 	return q, err
 }
 
-// glanceAtAll reads a queue and a semaphore, but only the names of other children.
+// glanceAtAll reads a queue and a semaphore. Of other children it reads only the names.
 func (r Reader) glanceAtAll(ctx context.Context, path string, before *inspect.Queue) (*inspect.Queue, []string, error) {
 	q, others, err := r.glance(ctx, path, before)
 	if err != nil {
@@ -58,11 +58,11 @@ func (r Reader) glanceAtAll(ctx context.Context, path string, before *inspect.Qu
 	return q, others, nil
 }
 
-// A memory is what a glance reuses from the last one.
+// A memory has the results of one glance that the next glance uses again.
 type memory struct {
 	queue  []zkqueue.Contender
-	turn   *inspect.Queue      // the glance at the queue for permits
-	leases []zkqueue.Contender // the permits in use, whose names never recur
+	turn   *inspect.Queue      // the result of the glance at the queue for permits
+	leases []zkqueue.Contender // the permits in use; their names are never used again
 }
 
 func memoryOf(q *inspect.Queue) (m memory) {
@@ -72,8 +72,8 @@ func memoryOf(q *inspect.Queue) (m memory) {
 	return m
 }
 
-// Look reads a lock path and all that is below it. A path that does not exist is an empty queue. It sends a sync first, because the
-// server may lag behind the one that was read before.
+// Look reads a lock path and everything below it. If the path does not exist, the queue is empty. Look sends a sync first, because this
+// server may lag behind the server of an earlier read.
 func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
 	_, err := ask(ctx, r.Client, "sync", path, func(p zkqueue.Path) (string, error) { return p.Conn.Sync(p.Name) })
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -99,8 +99,8 @@ func (r Reader) Look(ctx context.Context, path string) (*inspect.Queue, error) {
 	return q, nil
 }
 
-// glance reads a queue, but only the names of other children. Names do not recur while the path exists, and a node changes only when
-// another process asks for the lock. Known nodes are therefore not read again without a sign of a change.
+// glance reads a queue. Of other children it reads only the names. While the path exists, names are not used again, and a node changes only
+// when another process asks for the lock. Therefore known nodes are read again only if there is a sign of a change.
 func (r Reader) glance(ctx context.Context, path string, before *inspect.Queue) (q *inspect.Queue, others []string, err error) {
 	q = &inspect.Queue{Path: path, At: time.Now(), Contenders: []inspect.Contender{}, Others: []inspect.Other{}}
 	names, stat, err := r.childrenOf(ctx, path)
@@ -127,7 +127,8 @@ func (r Reader) glance(ctx context.Context, path string, before *inspect.Queue) 
 	return q, slices.Sorted(slices.Values(others)), nil
 }
 
-// fill reads the nodes of a queue, known ones only if they are stale. Nodes that were deleted meanwhile lose their names.
+// The method fill reads the nodes of a queue. It reads known nodes only if stale is true. Nodes that were deleted in the meantime get an
+// empty name.
 func (r Reader) fill(ctx context.Context, path string, queue []zkqueue.Contender, known map[string]zkqueue.Contender, stale bool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
@@ -142,7 +143,7 @@ func (r Reader) fill(ctx context.Context, path string, queue []zkqueue.Contender
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
 			}
-			if ok && read.Asked { // in place of what it said of itself
+			if ok && read.Asked { // the request has replaced the description, so the known description is kept
 				k.Asked = true
 				read = k
 			}
@@ -153,7 +154,7 @@ func (r Reader) fill(ctx context.Context, path string, queue []zkqueue.Contender
 	return group.Wait()
 }
 
-// readOther returns nothing for a child that was deleted meanwhile.
+// readOther reads a child that is no contender. If the child was deleted in the meantime, the result is empty.
 func (r Reader) readOther(ctx context.Context, path, name string) (inspect.Other, error) {
 	n, err := r.nodeAt(ctx, join(path, name))
 	switch {
@@ -170,20 +171,20 @@ func (r Reader) readOther(ctx context.Context, path, name string) (inspect.Other
 	}, nil
 }
 
-// nextSequence returns the number that the next sequential node below a path gets. It is computed from the cversion, which is twice the
-// number of creations less the number of children, in 32 bits.
+// nextSequence returns the sequence number of the next sequential node below a path. It is computed from the cversion of the path. The
+// cversion is twice the number of creations minus the number of children, in 32 bits.
 func nextSequence(path zk.Stat) int64 {
 	return int64(uint32(path.Cversion)+uint32(path.NumChildren)) / 2
 }
 
-// A node is the result of reading one.
+// A node is the result of a read of one node.
 type node struct {
 	data     []byte
 	children []string
 	stat     zk.Stat
 }
 
-// nodeAt reads a node.
+// nodeAt reads the node at a path.
 func (r Reader) nodeAt(ctx context.Context, path string) (node, error) {
 	return ask(ctx, r.Client, "get", path, func(p zkqueue.Path) (node, error) {
 		data, stat, err := p.Conn.Get(p.Name)
@@ -194,7 +195,7 @@ func (r Reader) nodeAt(ctx context.Context, path string) (node, error) {
 	})
 }
 
-// childrenOf lists the names below a path, in no order, and reads the stat of the path.
+// childrenOf lists the names of the children of a path, in no particular order, and reads the stat of the path.
 func (r Reader) childrenOf(ctx context.Context, path string) ([]string, zk.Stat, error) {
 	n, err := ask(ctx, r.Client, "children of", path, func(p zkqueue.Path) (node, error) {
 		children, stat, err := p.Conn.Children(p.Name)
@@ -206,8 +207,8 @@ func (r Reader) childrenOf(ctx context.Context, path string) ([]string, zk.Stat,
 	return n.children, n.stat, err
 }
 
-// contenderAt reads the node of a contender below a path. For a deleted node the error is [zk.ErrNoNode]; a node that may not be read is
-// no error.
+// contenderAt reads the node of a contender below a path. For a deleted node the error is [zk.ErrNoNode]. If the node may not be read,
+// contenderAt returns no error.
 func (r Reader) contenderAt(ctx context.Context, path string, c zkqueue.Contender) (zkqueue.Contender, error) {
 	return ask(ctx, r.Client, "node "+c.Node+" of", path, func(p zkqueue.Path) (zkqueue.Contender, error) {
 		read := c
@@ -216,7 +217,7 @@ func (r Reader) contenderAt(ctx context.Context, path string, c zkqueue.Contende
 	})
 }
 
-// kinds returns what sorts of locks share the path.
+// The function kinds returns the sorts of locks that share the path.
 func kinds(q *inspect.Queue) []sort {
 	sorts := make(map[sort]bool)
 	for i := range q.Contenders {

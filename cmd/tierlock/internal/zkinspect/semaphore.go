@@ -16,7 +16,8 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// These are the children of a semaphore's path: the lock under which permits are taken, and the directory of the permits.
+// These are the children of a semaphore's path. A process holds the lock turnChild while it takes permits, and the permits are the children
+// of leasesChild.
 const (
 	turnChild   = "locks"
 	leasesChild = "leases"
@@ -24,11 +25,11 @@ const (
 
 func ofSemaphore(child string) bool { return child == turnChild || child == leasesChild }
 
-// leaseNode matches the end of the name of a permit's node. Other children use permits all the same.
+// leaseNode matches the end of the name of a permit's node. Children with other names use up permits, too.
 var leaseNode = regexp.MustCompile(`lease-\d{10}$`)
 
-// count counts the permits at a path with these children, and lists their nodes; nil if there is no visible semaphore. Any path can have
-// a child called leases.
+// count counts the permits at a path with these children, and lists their nodes. If no semaphore is visible there, count returns nil. Any
+// path may have a child that is called leases.
 func (r Reader) count(ctx context.Context, path string, children []string) (*inspect.Permits, []string, error) {
 	if !slices.ContainsFunc(children, ofSemaphore) {
 		return nil, nil, nil
@@ -49,7 +50,7 @@ func (r Reader) count(ctx context.Context, path string, children []string) (*ins
 	return &inspect.Permits{All: max(all, 0), InUse: len(nodes)}, nodes, nil
 }
 
-// contentOf returns the content of a path and its stat, "" if the path may not be read or does not exist.
+// contentOf returns the content and the stat of a path. If the path may not be read or does not exist, the content is "".
 func (r Reader) contentOf(ctx context.Context, path string) (string, zk.Stat, error) {
 	n, err := r.nodeAt(ctx, path)
 	if errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNoAuth) {
@@ -58,8 +59,8 @@ func (r Reader) contentOf(ctx context.Context, path string) (string, zk.Stat, er
 	return string(n.data), n.stat, err
 }
 
-// glanceAtSemaphore reads the holders of permits and their queue; before is the last glance. glanceAtSemaphore returns nil if there is no
-// semaphore.
+// glanceAtSemaphore reads the holders of permits and their queue. The parameter before has the results of the last glance. If there is no
+// semaphore, glanceAtSemaphore returns nil.
 func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []string, before memory) (*inspect.Semaphore, memory, error) {
 	permits, nodes, err := r.count(ctx, path, children)
 	if permits == nil || err != nil {
@@ -87,7 +88,8 @@ func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []s
 	return s, memory{turn: turn, leases: leases}, nil
 }
 
-// readLeases reads the nodes of permits that still exist and were not known before, in the order in which they were taken.
+// readLeases reads the nodes of permits that are not known from before. It returns all nodes that still exist, in the order in which the
+// permits were taken.
 func (r Reader) readLeases(ctx context.Context, path string, nodes []string, before []zkqueue.Contender) ([]zkqueue.Contender, error) {
 	known := make(map[string]zkqueue.Contender)
 	for _, c := range before {

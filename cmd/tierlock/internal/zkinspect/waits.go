@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// A sort of contender is its kind, and whether it has a second node for kazoo.
+// A sort is a kind of contender, together with the fact whether the contender has a second node for kazoo.
 type sort struct {
 	kind zkqueue.Kind
 	pair bool
@@ -25,12 +25,12 @@ func (s sort) String() string {
 
 func (s sort) compare(other sort) int { return cmp.Compare(s.String(), other.String()) }
 
-// ours reports whether a kind is tierlock's.
+// The function ours reports whether contenders of this kind come from tierlock.
 func ours(kind zkqueue.Kind) bool {
 	return kind == kindTierlock || kind == kindTierlockWrite || kind == kindTierlockRead
 }
 
-// mutex reports whether Curator's mutex recognizes the names of a sort.
+// The method mutex reports whether Curator's mutex recognizes the names of this sort.
 func (s sort) mutex() bool {
 	switch s.kind {
 	case kindTierlock, kindZKLock, kindCurator, zkqueue.KindMutex:
@@ -39,17 +39,17 @@ func (s sort) mutex() bool {
 	return false
 }
 
-// kazoo reports whether all of kazoo's locks recognize the names of a sort, whatever their settings.
+// The method kazoo reports whether all of kazoo's locks recognize the names of this sort, whatever their settings are.
 func (s sort) kazoo() bool {
 	return s.pair && s.kind != kindTierlockRead || s.kind == zkqueue.KindKazoo
 }
 
-// kazooRead reports whether only kazoo's WriteLock recognizes them.
+// kazooRead reports whether, of kazoo's locks, only WriteLock recognizes the names of this sort.
 func (s sort) kazooRead() bool {
 	return s.pair && s.kind == kindTierlockRead || s.kind == zkqueue.KindKazooRead
 }
 
-// curatorWrite and curatorRead report whether the names of a sort are those of a side of Curator's read/write lock.
+// curatorWrite and curatorRead report whether the names of this sort are those of a writer or a reader of Curator's read/write lock.
 func (s sort) curatorWrite() bool {
 	return s.kind == zkqueue.KindWrite || s.kind == kindTierlockWrite
 }
@@ -58,10 +58,10 @@ func (s sort) curatorRead() bool {
 	return s.kind == zkqueue.KindRead || s.kind == kindTierlockRead
 }
 
-// reads reports whether a sort shares the lock with readers.
+// The method reads reports whether contenders of this sort share the lock with readers.
 func (s sort) reads() bool { return s.curatorRead() || s.kazooRead() }
 
-// A verdict says whether a contender waits for another one ahead of it.
+// A verdict says whether a contender waits for another contender ahead of it.
 type verdict int
 
 const (
@@ -70,8 +70,8 @@ const (
 	yes
 )
 
-// waitsFor is the table of docs/interop.md, as far as names decide. Names do not distinguish kazoo's Lock from its WriteLock, and do not
-// show whether it has extra_lock_patterns.
+// waitsFor returns what the table in docs/interop.md says, as far as names decide. Names do not distinguish kazoo's Lock from its
+// WriteLock. They do not show either whether the lock has extra_lock_patterns.
 func (s sort) waitsFor(other sort) verdict {
 	switch s.kind {
 	case kindTierlock, kindTierlockWrite, kindZKLock:
@@ -80,7 +80,7 @@ func (s sort) waitsFor(other sort) verdict {
 		return sure(!other.reads())
 	case kindCurator:
 		return sure(other.mutex())
-	case zkqueue.KindMutex: // an unknown library
+	case zkqueue.KindMutex: // a contender of an unknown library
 		if other.mutex() {
 			return yes
 		}
@@ -107,7 +107,7 @@ func sure(waits bool) verdict {
 	return no
 }
 
-// shared reports whether two sorts may hold the lock at the same time, as readers do.
+// The function shared reports whether contenders of two sorts may hold the lock at the same time, as readers do.
 func shared(a, b sort) bool {
 	either := a.kind == kindTierlockRead || b.kind == kindTierlockRead
 	return a.reads() && b.reads() && (either || a.kind == b.kind)

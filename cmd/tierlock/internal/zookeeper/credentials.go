@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode"
 )
 
-// auth returns the user of the URL as credentials of the scheme digest.
+// auth returns options with the credentials. Without TIERLOCK_AUTH and -auth-file, it uses the user of the URL, with the scheme digest.
 func auth(a *command.Address) ([]zknode.Option, error) {
 	text, source, err := a.Credentials()
 	if err != nil {
@@ -24,7 +24,7 @@ func auth(a *command.Address) ([]zknode.Option, error) {
 			continue
 		}
 		scheme, credentials, ok := strings.Cut(line, ":")
-		if !ok || scheme == "" { // not quoted: it may be a secret
+		if !ok || scheme == "" { // the line is not quoted, because it may be a secret
 			return nil, fmt.Errorf("%s: line %d: want scheme:credentials, such as digest:user:password", source, i+1)
 		}
 		opts = append(opts, zknode.WithAuth(scheme, []byte(credentials)))

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// dev serves a ZooKeeper in memory for programs on this machine.
+// dev returns the task that serves a ZooKeeper in memory, for programs on this machine.
 func dev() command.Task {
 	port := 2181
 	return command.Task{
@@ -35,7 +35,7 @@ It speaks ZooKeeper's protocol to any client. It has no TLS, SASL, quotas or fou
 			server := zktest.NewServer(zktest.Config{})
 			defer server.Close()
 			addr, err := server.Listen(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-			if why := (*net.OpError)(nil); errors.As(err, &why) { // as the system says it, without the name of a package
+			if why := (*net.OpError)(nil); errors.As(err, &why) { // only the error of the system, without the name of a Go package
 				err = why
 			}
 			if err != nil {

@@ -4,7 +4,7 @@ const about = `    The path, if there is one, is a chroot. Credentials are lines
     digest:user:password; the user and the password of a URL are of the scheme digest.
 `
 
-// notes are the parts of the help about ZooKeeper.
+// The map notes has the parts of the help about ZooKeeper.
 var notes = map[string]string{
 	"ls": `it lists locks of tierlock and of other libraries. It reads one node for each path, one more for
 each lock, and three for each semaphore.`,

@@ -1,4 +1,4 @@
-// Package zookeeper connects the command to ZooKeeper, and serves one in memory.
+// Package zookeeper connects the command to ZooKeeper. It also serves a ZooKeeper in memory.
 package zookeeper
 
 import (
@@ -47,7 +47,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: zkinspect.Reader{Client: client}}, nil
 }
 
-// inFlags is an error whose text names flags in place of options of zklock.
+// An inFlags is an error whose text names flags instead of options of zklock.
 type inFlags struct{ error }
 
 func (e inFlags) Error() string {
@@ -68,7 +68,7 @@ func unreachable(err error) bool {
 	return errors.As(err, &unknown) || errors.Is(err, zk.ErrAuthFailed) || errors.Is(err, zk.ErrNoServer)
 }
 
-// options returns the options for an address.
+// The function options returns the options for an address.
 func options(a *command.Address) ([]zknode.Option, error) {
 	opts, err := auth(a)
 	if err != nil {

@@ -16,23 +16,23 @@ import (
 	"time"
 )
 
-// A Stage is the place where commands under the lock report that they run. To detect two commands at a time, each takes a resource of the
-// kernel that only one process can have, until it dies.
+// A Stage is a server to which commands under the lock report that they run. Each command also takes a kernel resource that only one
+// process can have at a time, and that it keeps until it dies. This detects two commands that run at the same time.
 type Stage struct {
 	t        *testing.T
 	listener net.Listener
-	room     string // that one of them can have
+	room     string // names the resource
 	entries  chan *Section
 }
 
-// A Section is a command that runs. It ends when the kernel closes its connection.
+// A Section is a command that runs. The section ends when the kernel closes the command's connection.
 type Section struct {
 	t     *testing.T
 	conn  net.Conn
 	pid   int
 	alone bool
-	Begun time.Time   // when it was seen
-	Said  chan string // the signals it has caught
+	Begun time.Time   // when the stage has seen the command
+	Said  chan string // the signals that the command has caught
 	ended chan struct{}
 	end   time.Time
 }
@@ -75,13 +75,14 @@ func (s *Stage) enter(conn net.Conn) {
 	close(e.ended)
 }
 
-// Command returns the command line of a program that reports to the stage. Modes: stubborn ignores TERM, or on Windows Ctrl-C and
-// Ctrl-Break; family also starts a grandchild that reports; daemon starts one in a session of its own, which outlives the command.
+// Command returns the command line of a program that reports to the stage. There are three modes. With stubborn it ignores TERM, or Ctrl-C
+// and Ctrl-Break on Windows. With family it also starts a grandchild that reports. With daemon it also starts a process in a separate
+// session, which outlives the command.
 func (s *Stage) Command(modes ...string) []string {
 	return append([]string{os.Args[0], "section", s.listener.Addr().String(), s.room}, modes...)
 }
 
-// Next waits for the next command to report.
+// Next waits until the next command reports.
 func (s *Stage) Next() *Section {
 	s.t.Helper()
 	select {
@@ -93,7 +94,7 @@ func (s *Stage) Next() *Section {
 	}
 }
 
-// First is Next, and checks that the command is alone.
+// First is like Next, and also checks that no other command runs at the same time.
 func (s *Stage) First() *Section {
 	s.t.Helper()
 	e := s.Next()
@@ -103,7 +104,7 @@ func (s *Stage) First() *Section {
 	return e
 }
 
-// Followed is First, and checks that all victims have ended before.
+// Followed is like First, and also checks that all victims have ended before.
 func (s *Stage) Followed(victims ...*Section) (next *Section) {
 	s.t.Helper()
 	next = s.First()
@@ -116,7 +117,7 @@ func (s *Stage) Followed(victims ...*Section) (next *Section) {
 	return next
 }
 
-// Nobody checks that no command has begun.
+// Nobody checks that no further command has begun.
 func (s *Stage) Nobody() {
 	s.t.Helper()
 	select {
@@ -129,7 +130,7 @@ func (s *Stage) Nobody() {
 // Leave makes the command exit.
 func (e *Section) Leave(status int) { fmt.Fprintln(e.conn, "exit", status) }
 
-// Dies waits for the command's end and returns the time of that.
+// Dies waits until the command has ended, and returns the time of its end.
 func (e *Section) Dies() time.Time {
 	e.t.Helper()
 	select {
@@ -150,7 +151,7 @@ func (e *Section) Lives() {
 	}
 }
 
-// Hears waits until the command has caught a signal.
+// Hears waits until the command has caught the signal want.
 func (e *Section) Hears(want syscall.Signal) {
 	e.t.Helper()
 	select {
@@ -163,7 +164,7 @@ func (e *Section) Hears(want syscall.Signal) {
 	}
 }
 
-// beSection is the command.
+// beSection is the main function of the command.
 func beSection(args []string) {
 	addr, room, modes := args[0], args[1], args[2:]
 	caught := catch(slices.Contains(modes, "stubborn"))
@@ -179,7 +180,7 @@ func beSection(args []string) {
 		}
 	}()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {
-		if lines.Text() == "seen" { // so that the others come after it
+		if lines.Text() == "seen" { // the stage has seen this command, so the processes that it starts report after it
 			startRelatives(addr, room, modes)
 		}
 		if status, ok := strings.CutPrefix(lines.Text(), "exit "); ok {
@@ -204,7 +205,7 @@ func startRelatives(addr, room string, modes []string) {
 	}
 }
 
-// Under returns the arguments for a run of command.
+// Under returns the arguments of tierlock to run command under the lock at path.
 func Under(flags string, path string, command ...string) []string {
 	return append(append(append([]string{"run"}, strings.Fields(flags)...), path, "--"), command...)
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// Signal sends sig to the command itself.
+// Signal sends sig to the process of the command.
 func (e *Section) Signal(sig syscall.Signal) {
 	e.t.Helper()
 	if err := syscall.Kill(e.pid, sig); err != nil {
@@ -33,10 +33,11 @@ func catch(stubborn bool) <-chan os.Signal {
 	return caught
 }
 
-// newRoom is a file.
+// newRoom returns the name of a file.
 func newRoom(t *testing.T, _ net.Addr) string { return filepath.Join(t.TempDir(), "occupied") }
 
-// occupy takes the room's kernel lock until this process ends, and reports whether no other process had it.
+// occupy takes the kernel lock of the file that room names, and keeps it until this process ends. It reports whether no other process had
+// the lock.
 func occupy(room string) bool {
 	fd, err := syscall.Open(room, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -45,16 +46,16 @@ func occupy(room string) bool {
 	return !errors.Is(syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// apart makes a process start in a session of its own.
+// The function apart makes a process start in a separate session.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-// ChildOf returns the last child of a process, 0 if it has none.
+// ChildOf returns the last child of a process. It returns 0 if the process has none.
 func ChildOf(parent int) (pid int) {
 	out, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
 	for _, field := range strings.Fields(string(out)) {
 		fmt.Sscan(field, &pid)
 	}
-	if pid == 0 { // started by another thread
+	if pid == 0 { // another thread has started the child
 		out, _ = exec.Command("pgrep", "-P", fmt.Sprint(parent)).Output()
 		fmt.Sscan(string(out), &pid)
 	}

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// catch returns the signals that a command reports: interrupt is Ctrl-C and Ctrl-Break.
+// catch returns the signals that a command reports. The signal os.Interrupt stands for Ctrl-C and Ctrl-Break.
 func catch(stubborn bool) <-chan os.Signal {
 	caught := make(chan os.Signal, 16)
 	if stubborn {
@@ -19,10 +19,10 @@ func catch(stubborn bool) <-chan os.Signal {
 	return caught
 }
 
-// newRoom is the name of a mutex.
+// newRoom returns the name of a mutex of Windows.
 func newRoom(_ *testing.T, addr net.Addr) string { return "tierlock-" + addr.String() }
 
-// occupy takes the room's kernel lock until this process ends, and reports whether no other process had it.
+// occupy takes the kernel lock that room names, and keeps it until this process ends. It reports whether no other process had the lock.
 func occupy(room string) bool {
 	name, err := syscall.UTF16PtrFromString(room)
 	if err != nil {
@@ -35,14 +35,14 @@ func occupy(room string) bool {
 	return !errors.Is(err, syscall.ERROR_ALREADY_EXISTS)
 }
 
-// apart makes a process start without the console, in a process group of its own.
+// The function apart makes a process start without the console, in a separate process group.
 func apart() *syscall.SysProcAttr {
 	const detached = 0x8
 	return &syscall.SysProcAttr{CreationFlags: detached | syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// ChildOf returns a child of a process, 0 if it has none. A child that is older than its parent belongs to an earlier process with the
-// same number.
+// ChildOf returns a child of a process. It returns 0 if the process has none. If a child is older than its parent, it belongs to an earlier
+// process with the same number, and does not count.
 func ChildOf(parent int) int {
 	snapshot, err := syscall.CreateToolhelp32Snapshot(syscall.TH32CS_SNAPPROCESS, 0)
 	if err != nil {
@@ -58,7 +58,7 @@ func ChildOf(parent int) int {
 	return 0
 }
 
-// begun returns when a process was started, 0 if it does not exist.
+// begun returns the time at which a process was started. It returns 0 if the process does not exist.
 func begun(pid uint32) int64 {
 	const queryLimitedInformation = 0x1000
 	process, err := syscall.OpenProcess(queryLimitedInformation, false, pid)

@@ -22,30 +22,31 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Site is a server of the store, and the way to connect to it.
+// A Site is a server of the store, together with the settings to connect to it.
 type Site struct {
-	Env     []string // has the command find it
-	Nowhere []string // has the command find no server
+	Env     []string // environment variables with which the command finds the server
+	Nowhere []string // environment variables with which the command finds no server
 
-	// Locks returns the locks of another process with a label. The suite closes them.
+	// Locks returns a registry of locks that represents another process, with a label. The suite closes the registry.
 	Locks   func(t *testing.T, label string) (*tier.Registry, error)
-	BadPath string // is no path of a lock; "" is one with an empty component
+	BadPath string // a path that cannot be the path of a lock; "" stands for a path with an empty component
 
-	// Ailing says that doctor reports a problem of the server itself.
+	// Ailing means that doctor reports a problem of the server itself.
 	Ailing bool
 	Server *child.Server
-	// Forget makes the server grant nothing for a lease from now on, like one that may have forgotten grants. Forget is nil if the store has
-	// no grace period.
+	// Forget makes the server grant no locks for the time of a lease, like a server that may have forgotten grants. Forget is nil if the
+	// store has no grace period.
 	Forget func() error
 }
 
-// Run runs the suite on servers of a store. Tests may share a server, apart from those that pause it, which ask for one of their own.
+// Run runs the suite on servers of a store. Tests may share a server. Tests that pause the server pass own as true, and get their own
+// server.
 func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 	for _, c := range []struct {
 		name    string
 		test    func(*testing.T, Site)
-		own     bool // it takes a server of its own
-		forgets bool // and a store that may forget grants
+		own     bool // the test needs its own server
+		forgets bool // the test needs a store that may forget grants
 	}{
 		{"runs take turns", oneAtATime, false, false},
 		{"not acquired", notAcquired, false, false},
@@ -73,8 +74,8 @@ func Run(t *testing.T, site func(t *testing.T, own bool) Site) {
 	}
 }
 
-// RunAlike runs tests that are the same on every store, because they are about the processes of run and their command. It is enough that
-// the command of one store passes them.
+// RunAlike runs the tests of the processes of run and of their command. These tests are the same for every store, so it is enough to run
+// them with the command of one store.
 func RunAlike(t *testing.T, site func(t *testing.T, own bool) Site) {
 	for name, test := range map[string]func(*testing.T, Site){
 		"status and environment":  statusAndEnvironment,
@@ -109,7 +110,7 @@ func (s Site) examine(t *testing.T, path string, patterns ...string) {
 	s.want(t, "doctor "+path, status, patterns...)
 }
 
-// locks returns the locks of another process, until the end of the test.
+// The method locks returns a registry of locks that represents another process. The registry is closed at the end of the test.
 func (s Site) locks(t *testing.T, label string) *tier.Registry {
 	t.Helper()
 	locks, err := s.Locks(t, label)
@@ -120,7 +121,7 @@ func (s Site) locks(t *testing.T, label string) *tier.Registry {
 	return locks
 }
 
-// acquire makes another process hold a lock.
+// The method acquire acquires a lock for another process.
 func (s Site) acquire(t *testing.T, path, label string) *tier.Hold {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
@@ -132,7 +133,7 @@ func (s Site) acquire(t *testing.T, path, label string) *tier.Hold {
 	return hold
 }
 
-// A seen contender is one in the JSON output of who.
+// A seen is a contender in the JSON output of who.
 type seen struct {
 	Node  string
 	Kind  string
@@ -144,7 +145,7 @@ type seen struct {
 	Waits string `json:"waits_for"`
 }
 
-// who returns the queue.
+// The method who returns the queue of a lock, as the subcommand who prints it.
 func (s Site) who(t *testing.T, path string) []seen {
 	t.Helper()
 	var queue struct{ Contenders []seen }
@@ -154,7 +155,7 @@ func (s Site) who(t *testing.T, path string) []seen {
 	return queue.Contenders
 }
 
-// Of several runs on one path, one at a time runs its command.
+// If there are several runs on one path, only one at a time runs its command.
 func oneAtATime(t *testing.T, s Site) {
 	stage := NewStage(t)
 	var tools []*Tool
@@ -163,7 +164,7 @@ func oneAtATime(t *testing.T, s Site) {
 	}
 	for range tools {
 		section := stage.First()
-		time.Sleep(20 * time.Millisecond) // for others to intrude
+		time.Sleep(20 * time.Millisecond) // gives other commands time to start in error
 		section.Leave(0)
 	}
 	for _, p := range tools {
@@ -172,7 +173,7 @@ func oneAtATime(t *testing.T, s Site) {
 	}
 }
 
-// The exit status of run is that of the command, as in a shell. The command gets the path, a token that grows, and standard input.
+// The exit status of run is the status of the command, as in a shell. The command gets the path, a token that grows, and standard input.
 func statusAndEnvironment(t *testing.T, s Site) {
 	for script, status := range map[string]int{"exit 0": 0, "exit 75": 75, "kill -TERM $$": 143, "kill -KILL $$": 137} {
 		s.start(t, Under("", "/status", "sh", "-c", script)...).Exits(status)
@@ -197,7 +198,7 @@ func statusAndEnvironment(t *testing.T, s Site) {
 	}
 }
 
-// With -n a taken lock is not waited for, with -w only for that time, and the message names the holder.
+// With -n, run does not wait for a taken lock. With -w, run waits only for the given time. The message names the holder.
 func notAcquired(t *testing.T, s Site) {
 	stage := NewStage(t)
 	holder := s.start(t, Under("", "/taken", stage.Command()...)...)
@@ -217,7 +218,7 @@ func notAcquired(t *testing.T, s Site) {
 	s.start(t, Under("-n", "/taken", "true")...).Exits(0)
 }
 
-// Readers run together. A writer waits for all readers ahead, and readers that come later wait for the writer.
+// Readers run at the same time. A writer waits for all readers ahead of it, and readers that come later wait for the writer.
 func readersTogether(t *testing.T, s Site) {
 	stage := NewStage(t)
 	readers := []*Tool{s.start(t, Under("-s", "/data", stage.Command()...)...), s.start(t, Under("-s", "/data", stage.Command()...)...)}
@@ -251,7 +252,7 @@ func readersTogether(t *testing.T, s Site) {
 	s.start(t, Under("-s -n", "/data", "true")...).Exits(0)
 }
 
-// hasPermits reports whether the store has semaphores. On a store without semaphores, a run for permits is refused.
+// hasPermits reports whether the store has semaphores. If it has none, hasPermits checks that a run for permits is refused.
 func (s Site) hasPermits(t *testing.T) bool {
 	t.Helper()
 	_, err := s.locks(t, "").Semaphore("/permits/none", 1).Contenders(t.Context())
@@ -262,7 +263,8 @@ func (s Site) hasPermits(t *testing.T) bool {
 	return false
 }
 
-// Runs for permits share them: no more than there are, whole requests, in order. The output shows how many each has, and which runs wait.
+// Runs share the permits of a semaphore. They never hold more permits than there are, and requests are served whole and in order. The
+// output shows how many permits each run has, and which runs wait.
 func permitsAreShared(t *testing.T, s Site) {
 	if !s.hasPermits(t) {
 		return
@@ -277,7 +279,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	p.Exits(75)
 	p.Says(fmt.Sprintf("/permits/db: not acquired: 4 of 5 permits in use, 3 by process %d on ", first.Keeper()))
 	p.Says(" and 1 more\n")
-	s.want(t, "run -permits 4 /permits/db -- true", 0) // there are 5, as the first process has said
+	s.want(t, "run -permits 4 /permits/db -- true", 0) // there are 5 permits, because the first process gave this number
 
 	whole := s.start(t, Under("-v -permits 5 -weight 5", "/permits/db", stage.Command()...)...)
 	whole.Says("waiting: 4 of 5 permits in use, 3 by process ")
@@ -308,7 +310,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	whole.Exits(0)
 }
 
-// A signal ends a run that waits, and nothing of it is left in the queue.
+// A signal ends a run that waits, and its entry in the queue is removed.
 func signalEndsTheWait(t *testing.T, s Site) {
 	stage := NewStage(t)
 	hold := s.acquire(t, "/waits", "")
@@ -327,7 +329,7 @@ func signalEndsTheWait(t *testing.T, s Site) {
 	}
 }
 
-// After a kill -9 of the runner, the command gets TERM, then KILL, and then the lock is released, without a wait for the end of the
+// After a kill -9 of the runner, the command gets TERM, and later KILL. Then the lock is released at once, and not at the end of the
 // session.
 func killedRunner(t *testing.T, s Site) {
 	stage := NewStage(t)
@@ -350,7 +352,7 @@ func killedRunner(t *testing.T, s Site) {
 	next.Leave(0)
 }
 
-// ls, who and doctor show the holder and the waiters.
+// The subcommands ls, who and doctor show the holder and the waiters.
 func queueIsSeen(t *testing.T, s Site) {
 	s.want(t, "ls /seen", 0, "no lock at /seen or below it")
 	s.want(t, "who /seen/report", 0, "free, with no waiters")
@@ -392,7 +394,7 @@ func queueIsSeen(t *testing.T, s Site) {
 	waiter.Exits(0)
 }
 
-// watch reports each change, once.
+// The subcommand watch reports each change once.
 func changesAreSeen(t *testing.T, s Site) {
 	p := s.start(t, "watch", "/changes/report", "-every", "100ms")
 	p.Says("no lock at /changes/report or below it is held or has waiters yet\n")
@@ -414,7 +416,7 @@ func changesAreSeen(t *testing.T, s Site) {
 	}
 }
 
-// Each holder is notified that another process wants its lock, and need not release it.
+// Each holder is notified that another process has asked for its lock. The holder need not release the lock.
 func holdersAreAsked(t *testing.T, s Site) {
 	s.want(t, "revoke /asked", 1, "/asked is free: there is no holder to ask")
 	hold := s.acquire(t, "/asked", "billing")
@@ -431,8 +433,8 @@ func holdersAreAsked(t *testing.T, s Site) {
 	}
 }
 
-// A run whose lock is wanted goes on. With -revocable it ends its command and releases the lock: at once when the command ends by itself,
-// and after -grace if it does not.
+// If a process asks for the lock of a run, the run continues. With -revocable, the run ends its command and releases the lock. It releases
+// the lock at once if the command obeys TERM, and after -grace otherwise.
 func runsAreAsked(t *testing.T, s Site) {
 	stage := NewStage(t)
 	p := s.start(t, Under("", "/goes-on", stage.Command()...)...)
@@ -462,14 +464,14 @@ func runsAreAsked(t *testing.T, s Site) {
 	}
 }
 
-// break takes a lock away only from the holder with the token.
+// The subcommand break takes a lock away only from the holder with the given token.
 func locksAreBroken(t *testing.T, s Site) {
 	hold := s.acquire(t, "/broken", "billing")
 	stage := NewStage(t)
 	next := s.start(t, Under("", "/broken", stage.Command("stubborn")...)...)
 	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/broken")) == 2 })
 	s.want(t, "break /broken", 64, "wants -token N")
-	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // /dev/null cannot answer a question
+	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // /dev/null cannot answer the question
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()+1<<40), 1,
 		`nothing was deleted: \d+ is not the token of a holder; the lock is held by tierlock .* billing, token`)
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", s.who(t, "/broken")[1].Token), 1, "is not the token of a holder")
@@ -516,7 +518,7 @@ func valuesAreSeen(t *testing.T, s Site) {
 	hold.Release()
 }
 
-// break takes permits away from the process that has taken them with the token, and they go to waiters.
+// The subcommand break takes permits away from the process that has taken them with the given token, and waiters get these permits.
 func permitsAreBroken(t *testing.T, s Site) {
 	if !s.hasPermits(t) {
 		return
@@ -548,7 +550,7 @@ func permitsAreBroken(t *testing.T, s Site) {
 	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", token), 1, "is not the token of a holder")
 }
 
-// A wrong command line exits with 64, before anything is started.
+// If the command line is wrong, tierlock exits with 64 before it starts anything.
 func wrongCommandLines(t *testing.T, s Site) {
 	stage := NewStage(t)
 	bad := cmp.Or(s.BadPath, "/a//b")
@@ -578,7 +580,8 @@ func wrongCommandLines(t *testing.T, s Site) {
 	stage.Nobody()
 }
 
-// A subcommand whose output cannot be written reports that, and exits with 70. A subcommand that runs until it is interrupted also ends.
+// A subcommand whose output cannot be written reports this, and exits with 70. This also ends a subcommand that would run until it is
+// interrupted.
 func outputCannotBeWritten(t *testing.T, s Site) {
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
@@ -596,7 +599,7 @@ func outputCannotBeWritten(t *testing.T, s Site) {
 	}
 }
 
-// Without a server, subcommands report that and exit with 69.
+// Without a server, subcommands report this, and exit with 69.
 func withoutAServer(t *testing.T, s Site) {
 	var tools []*Tool
 	for _, line := range []string{"run /x -- true", "ls", "who /x", "watch /x", "break /x -token 1 -yes", "revoke /x", "doctor /x"} {
@@ -613,8 +616,8 @@ func withoutAServer(t *testing.T, s Site) {
 	}
 }
 
-// While no server answers, the command may run as long as the lease, under a lock, a read lock, or permits. Then it is ended, even if it
-// ignores TERM, before another process can have the lock. watch reports the outage.
+// While no server answers, the command may run until the lease ends, under a lock, a read lock, or permits. Then the command is killed
+// before another process can have the lock, even if the command ignores TERM. watch reports the outage.
 func lossEndsTheCommand(t *testing.T, s Site) {
 	const session = 4 * time.Second
 	watch := s.start(t, "watch", "/lost", "-every", "100ms")
@@ -631,7 +634,7 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 	}
 	next := s.start(t, Under(flags, "/lost", stage.Command()...)...)
 	watch.Prints(watch.Stdout, "/lost queued: ")
-	holder.Signal(syscall.SIGSTOP) // so that it is the keeper that kills
+	holder.Signal(syscall.SIGSTOP) // stopped, so that the keeper has to kill the command
 	if err := s.Server.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -659,10 +662,10 @@ func lossEndsTheCommand(t *testing.T, s Site) {
 	watch.Prints(watch.Stdout, "answers again")
 }
 
-// A server in a grace period reports that, and no holder is shown.
+// Subcommands report a server that is in a grace period, and show no holder.
 func gracePeriodIsSeen(t *testing.T, s Site) {
 	const why = `no grants until \d\d:\d\d:\d\d: the server `
-	s.acquire(t, "/grace", "former").Release() // so that the lease is known
+	s.acquire(t, "/grace", "former").Release() // with this acquisition, the server knows how long leases last
 	if err := s.Forget(); err != nil {
 		t.Fatal(err)
 	}
@@ -685,6 +688,6 @@ func gracePeriodIsSeen(t *testing.T, s Site) {
 			t.Errorf("somebody is said to have the lock: %s%s", waiting.Stderr, watch.Stdout)
 		}
 	}
-	waiting.Signal(syscall.SIGTERM) // all of a default lease is too long
+	waiting.Signal(syscall.SIGTERM) // the test would take too long if it waited for a lease of the default length
 	waiting.Exits(128 + int(syscall.SIGTERM))
 }

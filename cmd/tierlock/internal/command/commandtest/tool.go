@@ -1,7 +1,7 @@
 //go:build linux || darwin || freebsd || windows
 
-// Package commandtest runs the command as users do, on any store: the real program, real servers, real signals. [Run] is the suite that
-// the command has to pass on each store.
+// Package commandtest tests the command in the way that users run it, on any store. It uses the real program, real servers and real
+// signals. [Run] is the suite that the command has to pass on each store.
 package commandtest
 
 import (
@@ -23,13 +23,13 @@ import (
 	"github.com/tierlock/tierlock/internal/test/logtest"
 )
 
-// Patience is how long to wait for something that has to happen, even on a busy machine.
+// Patience is the longest wait for an event that has to happen, even on a busy machine.
 const Patience = 60 * time.Second
 
-// Program is the command, built by [Main].
+// Program is the path of the command, which [Main] builds.
 var Program string
 
-// shared is a server for all tests, which each use paths of their own. The first test that needs it starts it.
+// The function shared returns a server for all tests. Each test uses its own paths. The first test that needs the server starts it.
 var shared = func() (*child.Server, error) { return nil, nil }
 
 // Server returns the shared server.
@@ -40,19 +40,19 @@ func Server(t *testing.T) *child.Server {
 	return server
 }
 
-// Main is for TestMain: it builds the command and runs the tests, on a server that start starts.
+// Main is called by TestMain. It builds the command and runs the tests. The function start starts the shared server.
 func Main(m *testing.M, start func() (*child.Server, error)) {
 	if len(os.Args) > 1 && os.Args[1] == "section" {
 		beSection(os.Args[2:])
 	}
 	flag.Parse()
-	flag.Set("test.parallel", "6") // nearly all of the time is waiting
+	flag.Set("test.parallel", "6") // the tests spend nearly all of their time waiting
 	shared = sync.OnceValues(start)
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	if Program = os.Getenv("TIERLOCK_COMMAND"); Program == "" { // it is given where there is no Go
+	if Program = os.Getenv("TIERLOCK_COMMAND"); Program == "" { // the variable is set on machines without Go
 		dir, err := os.MkdirTemp("", "tierlock-command-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -76,7 +76,7 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// A Tool is a running command.
+// A Tool is a process of the command.
 type Tool struct {
 	Stdout, Stderr *logtest.Log
 
@@ -85,26 +85,26 @@ type Tool struct {
 	ended chan struct{}
 }
 
-// Start starts the command with additional environment. It is killed at the end of the test.
+// Start starts the command with additional environment variables. At the end of the test the process is killed.
 func Start(t *testing.T, env []string, args ...string) *Tool {
 	t.Helper()
 	return StartWith(t, env, func(*exec.Cmd) {}, args...)
 }
 
-// StartWith is Start, and first calls prepare.
+// StartWith is like Start, but calls prepare before the start.
 func StartWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...string) *Tool {
 	t.Helper()
 	p := &Tool{t: t, cmd: exec.Command(Program, args...), Stdout: new(logtest.Log), Stderr: new(logtest.Log), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
-	p.cmd.WaitDelay = time.Second // what outlives it may keep its output open
+	p.cmd.WaitDelay = time.Second // a process that outlives the command may keep its output open
 	prepare(p.cmd)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		defer close(p.ended)
-		p.cmd.Wait() // the state tells
+		p.cmd.Wait() // the process state has the result
 	}()
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
@@ -116,7 +116,7 @@ func StartWith(t *testing.T, env []string, prepare func(*exec.Cmd), args ...stri
 	return p
 }
 
-// Signal sends a signal to the process that was started.
+// Signal sends a signal to the started process.
 func (p *Tool) Signal(sig syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -124,7 +124,7 @@ func (p *Tool) Signal(sig syscall.Signal) {
 	}
 }
 
-// Status waits for the end and returns the status.
+// Status waits for the end of the process, and returns its exit status.
 func (p *Tool) Status() int {
 	p.t.Helper()
 	select {
@@ -135,7 +135,7 @@ func (p *Tool) Status() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Exits waits for the end and checks the status.
+// Exits waits for the end of the process, and checks its exit status.
 func (p *Tool) Exits(want int) {
 	p.t.Helper()
 	if got := p.Status(); got != want {
@@ -143,13 +143,13 @@ func (p *Tool) Exits(want int) {
 	}
 }
 
-// Says waits until stderr has want.
+// Says waits until standard error contains want.
 func (p *Tool) Says(want string) {
 	p.t.Helper()
 	childtest.Eventually(p.t, fmt.Sprintf("%q on stderr", want), func() bool { return strings.Contains(p.Stderr.String(), want) })
 }
 
-// Prints waits until an output has a line that matches, and returns its parts.
+// Prints waits until an output has a line that matches the pattern, and returns the submatches.
 func (p *Tool) Prints(o *logtest.Log, pattern string) (found []string) {
 	p.t.Helper()
 	re := regexp.MustCompile("(?m)" + pattern)
@@ -160,7 +160,7 @@ func (p *Tool) Prints(o *logtest.Log, pattern string) (found []string) {
 	return found
 }
 
-// Keeper returns the pid of the process that has the lock.
+// Keeper returns the pid of the keeper, the process that holds the lock.
 func (p *Tool) Keeper() (pid int) {
 	p.t.Helper()
 	childtest.Eventually(p.t, "a keeper", func() bool {
@@ -170,7 +170,7 @@ func (p *Tool) Keeper() (pid int) {
 	return pid
 }
 
-// Want runs the command, checks its status and the text on both outputs, and returns standard output.
+// Want runs the command. It checks its exit status and the text on both outputs, and returns standard output.
 func Want(t *testing.T, env []string, args string, status int, patterns ...string) string {
 	t.Helper()
 	p := Start(t, env, strings.Fields(args)...)

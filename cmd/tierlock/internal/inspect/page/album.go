@@ -12,9 +12,9 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// The data for the page is bounded, however many locks there are and however often they change hands.
+// These constants limit the data of the page, however many locks there are, and however often their holders change.
 const (
-	window     = 5 * time.Minute // of history
+	window     = 5 * time.Minute // the length of the shown history
 	maxLocks   = 200
 	maxHolders = 30
 	maxWaiters = 30
@@ -29,47 +29,47 @@ type album struct {
 	locks map[string]*history
 }
 
-// A history records the holders of a lock, as far as they were seen.
+// A history records the holders of one lock that the polls have seen.
 type history struct {
-	spans  []span // the last one may go on
+	spans  []span // only the last span may be open
 	unseen int64
 
-	looked int64           // when that was, in ms; 0 before the first look
-	queued map[string]bool // who did not have it then, by node
+	looked int64           // the time of the last poll, in ms; 0 before the first poll
+	queued map[string]bool // the nodes that were in the queue, but did not hold the lock, at the last poll
 }
 
-// A span is a time in which each poll found the same holder of the lock, or the same process with permits.
+// A span is a time in which each poll has found the same holder of the lock, or the same process with permits.
 type span struct {
 	Who  string `json:"who"`
-	From int64  `json:"from"` // in ms, as State.At
+	From int64  `json:"from"` // in ms, like State.At
 	To   int64  `json:"to"`
 
 	node  string
 	open  bool
-	early bool // it may have begun after From: who had the lock at the first look may have waited before
+	early bool // the hold may have begun after From, because the holder at the first poll may have waited before
 }
 
 type state struct {
 	Store    string `json:"store"`
 	Path     string `json:"path"`
-	At       int64  `json:"at"` // of the last look, in ms
+	At       int64  `json:"at"` // the time of the last poll, in ms
 	Every    int64  `json:"every"`
 	Window   int64  `json:"window"`
 	Trouble  string `json:"trouble"`
-	Grants   string `json:"grants"` // why there are none, "" if there are
+	Grants   string `json:"grants"` // why the store grants no locks; "" if it grants locks
 	Complete bool   `json:"complete"`
-	More     int    `json:"more"` // locks that are not shown
+	More     int    `json:"more"` // the number of locks that are not shown
 	Locks    []lock `json:"locks"`
 }
 
 type lock struct {
 	Path    string    `json:"path"`
 	Holding int       `json:"holding"`
-	Holders []someone `json:"holders"` // the first of them: several if they read, or have permits
-	Permits string    `json:"permits"` // of a semaphore, in words; "" if it is none
-	All     int       `json:"all"`     // its permits; 0 if that is not known
+	Holders []someone `json:"holders"` // the first holders; there are several if they read or have permits
+	Permits string    `json:"permits"` // the permits of a semaphore as text; "" for a lock
+	All     int       `json:"all"`     // the number of permits of the semaphore; 0 if it is not known
 	Waiting int       `json:"waiting"`
-	Waiters []someone `json:"waiters"` // the first of them
+	Waiters []someone `json:"waiters"` // the first waiters
 	Spans   []span    `json:"spans"`
 	Unseen  int64     `json:"unseen"`
 }
@@ -78,17 +78,17 @@ type someone struct {
 	Who     string `json:"who"`
 	Kind    string `json:"kind"`
 	State   string `json:"state"`
-	Age     int64  `json:"age"`  // of the node, in ms; -1 if that is not known
-	Held    int64  `json:"held"` // for so long, in ms, who has the lock
+	Age     int64  `json:"age"`  // the age of the node, in ms; -1 if it is not known
+	Held    int64  `json:"held"` // for how long the holder has held the lock, in ms
 	AtMost  bool   `json:"at_most"`
 	Token   string `json:"token"`
-	For     string `json:"for"`     // the nearest contender that it waits for; "" if none
-	Asked   bool   `json:"asked"`   // for the lock
-	Permits string `json:"permits"` // that it has, in words; "" of a lock
-	Count   int    `json:"count"`   // of them
+	For     string `json:"for"`     // the nearest contender for which this one waits; "" if there is none
+	Asked   bool   `json:"asked"`   // another process has asked this one for the lock
+	Permits string `json:"permits"` // the permits that the process has, as text; "" for a lock
+	Count   int    `json:"count"`   // the number of these permits
 }
 
-// add adds a poll to the album and returns the new state of the page.
+// The method add adds a poll to the album. It returns the new state of the page.
 func (a *album) add(sight inspect.Sight) []byte {
 	queues := make(map[string]*inspect.Queue)
 	for _, q := range sight.Queues {
@@ -111,11 +111,11 @@ func (a *album) add(sight inspect.Sight) []byte {
 		}
 		s.Locks = append(s.Locks, show(path, queues[path], a.locks[path], s.At))
 	}
-	text, _ := json.Marshal(s) // numbers and strings: cannot fail
+	text, _ := json.Marshal(s) // cannot fail, because the state has only numbers and strings
 	return text
 }
 
-// remember adds a poll to the histories. The history of a lock that is free, or gone, stays as long as there is room.
+// remember adds a poll to the histories. It keeps the history of a lock that is free or no longer exists, up to the limit of locks.
 func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) {
 	if a.locks == nil {
 		a.locks = make(map[string]*history)
@@ -139,12 +139,13 @@ func (a *album) remember(queues map[string]*inspect.Queue, sight inspect.Sight) 
 	}
 }
 
-// see extends the spans of present holders, and begins those of new ones, if q exists. A holder that waited at the last poll has the lock
-// from now on. One that was not there then has it since it was created, as far as that is known.
+// see extends the spans of the present holders, and begins spans for new holders. If q is nil, there are no holders. A new holder that
+// waited at the last poll has held the lock since the present poll. If a new holder was not there at the last poll, the span begins with
+// the creation of its node, if that time is known.
 func (h *history) see(q *inspect.Queue, now time.Time) {
 	at, holders := now.UnixMilli(), holdersOf(q)
 	holders = holders[:min(len(holders), maxHolders)]
-	seen := make(map[string]bool) // nodes with an open span
+	seen := make(map[string]bool) // the nodes that have an open span
 	for i := range h.spans {
 		s := &h.spans[i]
 		if !s.open {
@@ -175,7 +176,7 @@ func (h *history) see(q *inspect.Queue, now time.Time) {
 	})
 }
 
-// holdersOf returns the holders of the lock, and then the processes that have permits, each process once.
+// holdersOf returns the holders of the lock, followed by the processes that have permits. Each process appears once.
 func holdersOf(q *inspect.Queue) []*inspect.Contender {
 	holders := q.Holders()
 	if q != nil && q.Semaphore != nil {
@@ -190,7 +191,7 @@ func holdersOf(q *inspect.Queue) []*inspect.Contender {
 
 func permitsOf(c *inspect.Contender) string { return "permits of " + rawName(c) }
 
-// waitersOf returns the waiters, by the node that they will have as holders of the lock, or of permits.
+// waitersOf returns the waiters. The key is the node that a waiter will have as a holder of the lock or of permits.
 func waitersOf(q *inspect.Queue) map[string]bool {
 	waiters := make(map[string]bool)
 	if q == nil {
@@ -209,7 +210,7 @@ func waitersOf(q *inspect.Queue) map[string]bool {
 	return waiters
 }
 
-// held returns for how long a node has had the lock, and whether that may be too much.
+// The method held returns for how long a node has held the lock. If atMost is true, the real time may be shorter.
 func (h *history) held(node string, now int64) (ms int64, atMost bool) {
 	for _, s := range h.spans {
 		if s.open && s.node == node {
@@ -239,7 +240,7 @@ func show(path string, q *inspect.Queue, h *history, now int64) lock {
 			l.Holders = append(l.Holders, has)
 		}
 	}
-	names := make(map[string]string) // by node
+	names := make(map[string]string) // the key is the node
 	for i := range contenders {
 		c := &contenders[i]
 		names[c.Node] = name(c)
@@ -265,7 +266,7 @@ func ageOf(c *inspect.Contender) int64 {
 	return c.AgeMS
 }
 
-// name returns the name of a process, which is the same for all its nodes.
+// The function name returns the name of a process. The name is the same for all nodes of the process.
 func name(c *inspect.Contender) string { return second.Clean(rawName(c)) }
 
 func rawName(c *inspect.Contender) string {

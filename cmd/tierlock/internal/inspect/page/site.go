@@ -1,4 +1,4 @@
-// Package page shows locks on a web page: the holders, the waiters, and holds over time. The page is read-only.
+// Package page shows locks on a web page: the holders, the waiters, and a history of holds. The page is read-only.
 package page
 
 import (
@@ -16,18 +16,18 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// A Site is the page, served at one address.
+// A Site serves the page at one address.
 type Site struct {
 	listener net.Listener
 	server   *http.Server
-	name     string // of the host, as it was asked for
+	name     string // the name of the host as the user has given it
 	public   bool
 	album    album
-	state    atomic.Pointer[[]byte] // JSON; nil before the first look
+	state    atomic.Pointer[[]byte] // JSON; nil before the first poll
 }
 
-// Listen listens on an address, host:port, for a page about a path of a store that is polled at an interval. Unless public is set, only
-// connections from the loopback are accepted.
+// Listen listens on an address, host:port, for a page about a path of a store. The parameter every is the interval of the polls. Unless
+// public is true, the address has to be one that other machines cannot reach.
 func Listen(address string, public bool, store, path string, every time.Duration) (*Site, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -52,15 +52,15 @@ func Listen(address string, public bool, store, path string, every time.Duration
 func (s *Site) URL() string { return "http://" + s.listener.Addr().String() + "/" }
 
 // Serve answers requests until Close is called.
-func (s *Site) Serve() { _ = s.server.Serve(s.listener) } // which Close ends
+func (s *Site) Serve() { _ = s.server.Serve(s.listener) } // the error only says that Close was called
 
 // Close ends the page.
 func (s *Site) Close() error {
-	s.listener.Close() // which may not be served yet
+	s.listener.Close() // the server does not know the listener before Serve
 	return s.server.Close()
 }
 
-// Show updates the page. Show is called from one goroutine.
+// Show updates the page. All calls come from one goroutine.
 func (s *Site) Show(sight inspect.Sight) {
 	state := s.album.add(sight)
 	s.state.Store(&state)
@@ -75,7 +75,7 @@ func (s *Site) handler() http.Handler {
 		"/icon.svg": {"icon.svg", "image/svg+xml"},
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			content, _ := assets.ReadFile("assets/" + file.name) // it is in this program
+			content, _ := assets.ReadFile("assets/" + file.name) // cannot fail, because the file is part of this program
 			w.Header().Set("Content-Type", file.kind)
 			w.Write(content)
 		})
@@ -92,8 +92,8 @@ func (s *Site) handler() http.Handler {
 	return s.guard(mux)
 }
 
-// guard refuses requests from pages of other sites. A site whose name resolves to this address still sends its own name in the Host
-// header.
+// guard refuses requests that pages of other sites have caused. The name of another site may resolve to this address, but its Host header
+// still has the name of that site.
 func (s *Site) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -111,7 +111,7 @@ func (s *Site) guard(next http.Handler) http.Handler {
 	})
 }
 
-// known reports whether a Host header names this site.
+// The method known reports whether a Host header has the name of this site.
 func (s *Site) known(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
