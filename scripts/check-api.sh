@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Says what programs that import these modules would have to change since a commit, by apidiff, which compares types, where api/ has text.
-# It fails if there is anything, and CHANGELOG.md says nothing new.
+# Prints what programs that import these modules would have to change since a commit. It uses apidiff, which compares types, while the files
+# in api/ are only text. If there is anything to print, and CHANGELOG.md has not changed since that commit, the script fails.
 #
 #	scripts/check-api.sh origin/main
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts each store of compose.yaml as README says, and takes a lock on it by the command. Needs Docker.
+# Starts each store of compose.yaml in the way that README describes, and acquires a lock on it with the command. Needs Docker.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 trap 'docker compose down --volumes' EXIT

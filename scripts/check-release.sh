@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds what a release would give to users, from the commit at HEAD: each nested module that people use, without its replace, and
-# the command, installed by its version. A directory stands in for the module proxy. Nothing is published, and Go's own cache is
-# only read.
+# Builds everything that a release would give to users, from the commit at HEAD. This is each nested module for users, without its replace
+# directives, and the command, installed by its version. A directory takes the place of the module proxy. Nothing is published, and Go's own
+# cache is only read.
 #
 #	scripts/check-release.sh [version]
 set -euo pipefail
@@ -14,13 +14,13 @@ trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 GOPROXY="file://$work/proxy,file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
 export GOPROXY GOMODCACHE=$work/cache GOBIN=$work/bin GOWORK=off GOFLAGS="-mod=mod -trimpath" GONOSUMDB=$root,$root/*
 
-# publish has the proxy serve the module in a directory, as it is after its release.
+# publish puts the module of a directory into the directory that stands for the proxy, in the form that it has after its release.
 publish() {
 	local module=$root${1:+/$1} excluded=() copy=$work/copy/${1:-root} at other
 	at=$work/proxy/$module/@v
 	echo "$module@$version"
 	mkdir -p "$copy" "$at"
-	if [ -z "$1" ]; then # the nested modules are no part of the root's, wherever they are
+	if [ -z "$1" ]; then # the root module does not contain the nested modules, wherever their directories are
 		while read -r other; do excluded+=(":(exclude)${other%/go.mod}"); done < <(git ls-files '*/go.mod')
 	fi
 	git archive "HEAD${1:+:$1}" -- . "${excluded[@]}" | tar -x -C "$copy"

@@ -1,9 +1,9 @@
-# For scripts that take Debian's packages apart; they source it. Nothing is installed: apt works on files of its own, with
-# the mirror this machine uses already, and takes only what Debian's keys have signed.
+# Functions for scripts that unpack Debian packages; such scripts source this file. Nothing is installed. apt uses its own files below
+# $work, and the mirror that this machine already uses. It accepts only packages that Debian's keys have signed.
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/tierlock
 
-# Where the machine's own release comes from.
+# Prints the mirrors of the machine's own release.
 mirrors() {
 	apt-get --print-uris update | sed -n "s|^'\(.*\)/dists/$(. /etc/os-release && echo "$VERSION_CODENAME")/InRelease' .*|\1|p"
 }
@@ -14,7 +14,7 @@ private_apt() {
 		-o Dir::Etc::preferences=/dev/null -o Dir::Etc::preferencesparts=/dev/null "$@"
 }
 
-# unpack SUITE PACKAGE... lays the packages' files out below $work.
+# unpack SUITE PACKAGE... unpacks the files of the packages below $work.
 unpack() {
 	local suite=$1
 	shift
@@ -34,9 +34,9 @@ finish() {
 	rm -rf "$work"
 }
 
-# cached WHAT NAME sets target to where NAME is in the cache. If NAME is not there, the caller's function fetch has to make it, as
-# $work/got. Call cached in no $(…) and under no condition: bash ignores set -e there, and a half of what was to be fetched would
-# stay in the cache.
+# cached WHAT NAME sets target to the path of NAME in the cache. If NAME is not there, the caller's function fetch has to create it as
+# $work/got. Do not call cached in $(…) or in a condition, because bash then ignores set -e, and a partly fetched file would stay in the
+# cache.
 cached() {
 	what=$1 target=$cache/$2
 	if [ ! -e "$target" ]; then
@@ -44,7 +44,7 @@ cached() {
 		work=$(mktemp -d "$cache/fetch-XXXXXX")
 		trap finish EXIT
 		(fetch) >"$work/log" 2>&1
-		# Whoever else was fetching may have been faster.
+		# Another process may have fetched the same in the meantime.
 		mv -T "$work/got" "$target" 2>>"$work/log" || [ -e "$target" ]
 	fi
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ten seconds of four processes with fifty goroutines each on a private server of a store, and the verdict. Where no ZooKeeper can
-# be had, it is the one in memory.
+# Runs four processes with fifty goroutines each for ten seconds on a private server of a store, and prints the verdict. If no ZooKeeper is
+# available, uses the ZooKeeper in memory.
 set -euo pipefail
 
 if [ "$1" != zookeeper ] || scripts/get-zookeeper.sh; then
@@ -10,7 +10,7 @@ fi
 echo "There is no ZooKeeper to be had here. What follows runs on the one in memory, that of tierlock dev." >&2
 dir=$(mktemp -d)
 go build -o "$dir/tierlock" ./cmd/tierlock
-: >"$dir/out" # grep may come before the server
+: >"$dir/out" # created first, because grep may run before the server does
 "$dir/tierlock" dev -port 0 >"$dir/out" &
 server=$!
 trap 'kill $server; rm -rf "$dir"' EXIT

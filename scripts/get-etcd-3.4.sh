@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the path of an etcd 3.4, Debian 12's, for $ETCD; fetches it into the cache if it is not there.
+# Prints the path of etcd 3.4 of Debian 12, for $ETCD. If it is not in the cache, fetches it into the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./debian.sh

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of an etcd: $ETCD if that is set, otherwise the newest we know, which it builds into the cache if it is
-# not there. That takes Go, a minute, and the Go module proxy.
+# Prints the path of an etcd: $ETCD if that is set, and otherwise the newest version that this repository knows. If that version is not in
+# the cache, builds it. The build needs Go, a minute, and the Go module proxy.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../internal/test/etcdserver/etcd"
 

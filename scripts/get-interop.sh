@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that Curator, kazoo and a JDK are on this machine, for the tests in internal/test/interop and for make verdicts; changes
-# nothing if they are. A JDK and not only Java, because the Java programs are compiled from their source.
+# Makes sure that Curator, kazoo and a JDK are on this machine, for the tests in internal/test/interop and for make verdicts. If they are,
+# changes nothing. A JDK is needed, and not only Java, because the Java programs are compiled from their sources.
 set -euo pipefail
 
 have_jdk() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" --list-modules 2>/dev/null | grep -q '^jdk\.compiler'; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that this machine has the ip command, and lets this user make network namespaces; changes nothing if so.
+# Makes sure that this machine has the ip command and permits this user to create network namespaces. If it does, changes nothing.
 set -euo pipefail
 
 have_ip() { command -v ip >/dev/null; }

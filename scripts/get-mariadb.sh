@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes sure that a MariaDB is on this machine, and prints the directory that has usr/sbin/mariadbd. If there is none, it takes
-# Debian's packages apart into the cache: nothing is installed, and no daemon starts.
+# Makes sure that a MariaDB is on this machine, and prints the directory that contains usr/sbin/mariadbd. If there is none, unpacks Debian's
+# packages into the cache. Nothing is installed, and no daemon starts.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# Root's cache has to be open to the user who runs the server.
+# The server runs as another user than root, so that user needs access to root's cache.
 [ "$(id -u)" -ne 0 ] || export XDG_CACHE_HOME=/var/cache
 . ./debian.sh
 
@@ -19,7 +19,7 @@ fi
 
 fetch() {
 	suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-	unpack "$suite" mariadb-server # says which libraries it needs
+	unpack "$suite" mariadb-server # this package says which libraries it needs
 	lacking=$(private_apt -o Dir::State::status="${DPKG_STATUS:-/var/lib/dpkg/status}" install --print-uris --no-install-recommends mariadb-server |
 		sed -n "s|^'[^']*' \([^_]*\)_.*|\1|p" | grep -e '^mariadb' -e '^lib' | grep -v -e perl -e '^libcgi' -e '^libhtml')
 	unpack "$suite" $lacking

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Prints the path of a MySQL, Debian unstable's, for $MARIADB_HOME; fetches it into the cache if it is not there.
+# Prints the path of MySQL of Debian unstable, for $MARIADB_HOME. If it is not in the cache, fetches it into the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# Root's cache has to be open to the user who runs the server.
+# The server runs as another user than root, so that user needs access to root's cache.
 [ "$(id -u)" -ne 0 ] || export XDG_CACHE_HOME=/var/cache
 . ./debian.sh
 
-# MySQL comes with all its libraries and their loader: this machine's may be older.
+# MySQL gets all its libraries and their loader, because those of this machine may be older.
 fetch() {
-	unpack sid mysql-server-core mysql-client-core # says which libraries they need
+	unpack sid mysql-server-core mysql-client-core # these packages say which libraries they need
 	needed=$(private_apt install --print-uris --no-install-recommends mysql-server-core mysql-client-core |
 		sed -n "s|^'[^']*' \([^_]*\)_.*|\1|p" | grep -e '^lib' -e '^zlib' | grep -v -e perl -e '^libc-gconv')
 	unpack sid $needed

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Prints the path of a pgbouncer: one on the PATH, otherwise Debian's, which it fetches into the cache if it is not there.
+# Prints the path of a pgbouncer: the one on the PATH, and otherwise Debian's. If Debian's is not in the cache, fetches it into the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# Root's cache has to be open to the user who runs the server.
+# The server runs as another user than root, so that user needs access to root's cache.
 [ "$(id -u)" -ne 0 ] || export XDG_CACHE_HOME=/var/cache
 PATH=$PATH:/usr/sbin
 command -v pgbouncer && exit
 . ./debian.sh
 
-# Libraries come along, but for those that every Debian with OpenSSL has.
+# Fetches its libraries as well, except those that every Debian with OpenSSL has.
 fetch() {
 	suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 	unpack "$suite" pgbouncer

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes sure that a PostgreSQL is on this machine, and prints the directory whose bin has it. If there is none, it takes
-# Debian's packages apart into the cache: nothing is installed, and no daemon starts.
+# Makes sure that a PostgreSQL is on this machine, and prints the directory whose bin contains it. If there is none, unpacks Debian's
+# packages into the cache. Nothing is installed, and no daemon starts.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-# Root's cache has to be open to the user who runs the server.
+# The server runs as another user than root, so that user needs access to root's cache.
 [ "$(id -u)" -ne 0 ] || export XDG_CACHE_HOME=/var/cache
 . ./debian.sh
 
@@ -13,14 +13,14 @@ if [ -n "${POSTGRESQL_HOME:-}" ]; then
 	exit
 fi
 
-# The newest below $1, as Debian lays it out.
+# Prints the directory of the newest PostgreSQL below $1, in the layout of Debian.
 newest() { { compgen -G "$1/usr/lib/postgresql/*/bin/initdb" || true; } | sort -V | tail -n 1 | sed 's|/bin/initdb$||'; }
 
 fetch() {
 	suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-	unpack "$suite" postgresql # says which version is the release's
+	unpack "$suite" postgresql # this package says which version belongs to the release
 	server=$(dpkg-deb -f "$work"/postgresql_*.deb Depends | grep -o 'postgresql-[0-9]*')
-	# What the machine lacks for it, LLVM apart, which would compile queries.
+	# These are the packages that the machine lacks. LLVM is left out, because it only compiles queries.
 	lacking=$(private_apt -o Dir::State::status="${DPKG_STATUS:-/var/lib/dpkg/status}" install --print-uris --no-install-recommends "$server" |
 		sed -n "s|^'[^']*' \([^_]*\)_.*|\1|p" | grep -v -e llvm -e '^locales' -e '^ssl-cert')
 	unpack "$suite" $lacking

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that a Prometheus is on this machine, for the tests of contrib/tierprom; changes nothing if there is one.
+# Makes sure that a Prometheus is on this machine, for the tests of contrib/tierprom. If there is one, changes nothing.
 set -euo pipefail
 
 command -v "${PROMETHEUS:-prometheus}" >/dev/null && exit 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a redis-server: $REDIS_SERVER if that is set, otherwise one on the PATH, otherwise Debian's, which it
-# fetches into the cache if it is not there.
+# Prints the path of a redis-server: $REDIS_SERVER if that is set, otherwise the one on the PATH, and otherwise Debian's. If Debian's is not
+# in the cache, fetches it into the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
@@ -12,14 +12,14 @@ fi
 command -v redis-server || command -v valkey-server && exit
 . ./debian.sh
 
-# The server is in the package of its tools. Libraries come along, but for those that every Debian with OpenSSL has.
+# The package of the tools contains the server. Fetches the libraries as well, except those that every Debian with OpenSSL has.
 fetch() {
 	unpack "$(. /etc/os-release && echo "$VERSION_CODENAME")" \
 		redis-tools libjemalloc2 liblua5.1-0 liblzf1 libatomic1
 	mkdir -p "$work/got/lib"
 	find "$work/usr/lib" -name '*.so*' -exec cp -P -t "$work/got/lib" {} +
 	cp -L "$work/usr/bin/redis-check-rdb" "$work/got/redis"
-	# The name says to be a server, not a check.
+	# The program runs as a server only under this name; under its own name it checks files.
 	cat >"$work/got/redis-server" <<-'END'
 		#!/bin/bash
 		here=$(dirname "$0")

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Prints the path of a Valkey server, Debian 13's, for $REDIS_SERVER; fetches it into the cache if it is not there.
+# Prints the path of the Valkey server of Debian 13, for $REDIS_SERVER. If it is not in the cache, fetches it into the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./debian.sh
 
-# The server is in the package of its tools. It comes with all its libraries and their loader: this machine's may be older.
+# The package of the tools contains the server. It gets all its libraries and their loader, because those of this machine may be older.
 fetch() {
 	unpack trixie valkey-tools libc6 libgcc-s1 libstdc++6 libatomic1 libjemalloc2 liblua5.1-0 lua-bitop lua-cjson liblzf1 \
 		libssl3t64 zlib1g libsystemd0 libcap2 libgcrypt20 libgpg-error0 liblz4-1 liblzma5 libzstd1
 	mkdir -p "$work/got/lib"
 	find "$work/usr/lib" -name '*.so*' -exec cp -P -t "$work/got/lib" {} +
 	cp "$work/usr/bin/valkey-check-rdb" "$work/got/valkey"
-	# The name says to be a server, not a check.
+	# The program runs as a server only under this name; under its own name it checks files.
 	cat >"$work/got/valkey-server" <<-'END'
 		#!/bin/bash
 		lib=$(dirname "$0")/lib

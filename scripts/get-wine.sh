@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a program that runs programs for Windows, with Debian's wine, which it installs if it is not there. What wine
-# keeps, and makes when it is first used, is in the cache.
+# Prints the path of a program that runs programs for Windows with Debian's wine. If wine is not there, installs it. The cache has the
+# directory that wine creates when it is first used.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./debian.sh
@@ -20,7 +20,7 @@ if ! have_all; then
 	have_all || { echo "make wine needs it: apt-get install -y wine64 binutils-mingw-w64-x86-64" >&2; exit 1; }
 fi
 
-# Go's programs need a library that wine 8 does not have: random bytes, of the processor here.
+# Go programs need a library for random bytes that wine 8 does not have. The one that is built here takes them from the processor.
 fetch() {
 	mkdir -p "$work/got"
 	export WINEPREFIX=$work/got/prefix WINEDEBUG=-all

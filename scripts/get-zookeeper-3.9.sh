@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the folder of a ZooKeeper 3.9, Debian 13's, for $ZOOKEEPER_HOME; fetches it into the cache if it is not there.
+# Prints the directory of ZooKeeper 3.9 of Debian 13, for $ZOOKEEPER_HOME. If it is not in the cache, fetches it into the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./debian.sh
@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 fetch() {
 	unpack trixie libzookeeper-java libdropwizard-metrics-java libsnappy-java libslf4j-java libnetty-java libjctools-java
 	mkdir -p "$work/got/lib"
-	# All that a server loads without an admin server.
+	# These are all jars that a server without an admin server loads.
 	for name in zookeeper zookeeper-jute metrics-core snappy-java slf4j-api slf4j-simple jctools-core \
 		netty-{buffer,codec,common,handler,resolver,transport,transport-native-epoll,transport-native-unix-common}; do
 		jar=$(realpath "$work/usr/share/java/$name.jar")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that Java and the jars of a ZooKeeper server are on this machine; changes nothing if they are, and says what it installs
-# before it does.
-# On Debian they are in libzookeeper-java: no daemon, and half the packages of zookeeper, which wants a desktop's Java.
+# Makes sure that Java and the jars of a ZooKeeper server are on this machine. If they are, changes nothing. Otherwise says what it will
+# install, and then installs it. Debian's package libzookeeper-java contains the jars. It starts no daemon, and needs half as many packages
+# as the package zookeeper, which needs the Java of a desktop.
 set -euo pipefail
 
 have_java() {

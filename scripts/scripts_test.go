@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// tools returns a PATH with fake programs, by their text, or with the machine's own program where the text is empty.
+// tools returns a PATH with the given programs. The text of each program is its script. An empty text stands for the machine's own program.
 func tools(t *testing.T, fakes map[string]string) (path string) {
 	t.Helper()
 	path = t.TempDir()
@@ -23,14 +23,14 @@ func tools(t *testing.T, fakes map[string]string) (path string) {
 		file := filepath.Join(path, name)
 		if text != "" {
 			need.OK(t, os.WriteFile(file, []byte("#!/bin/sh\n"+text+"\n"), 0o700))
-		} else if real, err := exec.LookPath(name); err == nil { // else the script does not get that far
+		} else if real, err := exec.LookPath(name); err == nil { // if there is none, the script fails before it needs it
 			need.OK(t, os.Symlink(real, file))
 		}
 	}
 	return path
 }
 
-// run runs a script with the programs of path alone; its cache is in dir.
+// run runs a script that can use only the programs in path. The cache of the script is in dir.
 func run(t *testing.T, script, dir, path string) (out, errs string, err error) {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -53,7 +53,7 @@ func TestFailedDownloadIsAnErrorAndIsNotKept(t *testing.T) {
 	need.AtLeast(t, "scripts", len(scripts), 10)
 	fakes := map[string]string{
 		"apt-get": "echo 'E: Failed to fetch' >&2; exit 100", "sudo": "exit 1", "go": "exit 1",
-		"id":                    "echo 1000", // root's cache is another one
+		"id":                    "echo 1000", // root has another cache
 		"x86_64-w64-mingw32-ld": "exit 1", "x86_64-w64-mingw32-as": "exit 1", "timeout": "exit 1",
 		"java": "exit 1", "unshare": "exit 0",
 	}
@@ -97,7 +97,8 @@ func TestWhatIsInstalledIsSaidBefore(t *testing.T) {
 	}
 }
 
-// A script that uses a folder of this repository would break unnoticed when that moves, because the server may be in the cache.
+// A script may use a directory of this repository that is moved later. Without this test, that could stay unnoticed, because the server may
+// already be in the cache.
 func TestScriptsNameFoldersThatAreThere(t *testing.T) {
 	t.Parallel()
 	folder := regexp.MustCompile(`/\.\./((?:internal|stress|cmd)/[\w/-]+)`)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Twenty seconds of chaos on each store, three at a time, whose traces are checked. A run that is slow is no failure: it is judged as far
-# as it came, and a lock that nobody had for long is the machine's matter.
+# Runs twenty seconds of chaos on each store, three stores at a time, and checks the traces. A slow run is no failure, because the part that
+# was executed is checked. If no process had a lock for a long time, the machine is the likely cause, so this is no failure either.
 set -euo pipefail
 
 dir=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$dir"' EXIT
 go build -o "$dir/stress" ./stress
 export dir
 
-# chaos runs it on a store, with a lock of a sort, and repeats of it what the trace and the verdict are.
+# chaos runs the chaos on a store with one kind of lock, and prints the results of the trace and of the verdict.
 chaos() {
 	local out="$dir/$1" status=0
 	timeout -k 30 80 "$dir/stress" -store "$@" -chaos -duration 20s >"$out" 2>"$out.err" || status=$?

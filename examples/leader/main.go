@@ -1,5 +1,5 @@
-// Leader is a program that many processes run, and one of them works at a time. Start it in two terminals, and end the one that works: the
-// other one continues.
+// Leader is a program that many processes run, but only one of them works at a time. Start it in two terminals, and then end the process
+// that works: the other process continues.
 //
 //	go run ./examples/leader
 package main

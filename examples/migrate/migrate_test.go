@@ -1,5 +1,5 @@
-// Package migrate shows the move from zk.Lock to dropin.Lock: two programs that differ by
-// an import and a name, and that may run at the same time.
+// Package migrate shows the move from zk.Lock to dropin.Lock. It has two programs that differ only by an import and a name, and that may
+// run at the same time.
 package migrate
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkserver"
 )
 
-const goroutines, turns = 10, 20 // goroutines as in the programs
+const goroutines, turns = 10, 20 // goroutines has the same value as in the programs
 
-// A service is moved process by process, so for a time some processes use one kind of lock and some the other.
+// A service is moved process by process. For a time some of its processes use zk.Lock, and the others use dropin.Lock.
 func TestMixedFleetCountsCorrectly(t *testing.T) {
 	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestProgramsDifferByAnImportAndAName(t *testing.T) {
 	need.That(t, "before and after differ by more than the import of dropin and dropin.NewLock", migrated == after)
 }
 
-// code returns a program without the comment on top.
+// The function code returns the text of a program without the comment at its top.
 func code(t *testing.T, program string) string {
 	t.Helper()
 	text := need.Get(os.ReadFile(filepath.Join(program, "main.go")))(t)

@@ -1,5 +1,5 @@
-// Pool is a process with 200 goroutines that work on 1,000 keys, each of them under a lock of its own. Start it in several terminals: no
-// two goroutines of any process work on one key at the same time.
+// Pool is a process with 200 goroutines that work on 1,000 keys. Each key has its own lock. Start Pool in several terminals: at any time,
+// at most one goroutine of all processes works on a key.
 //
 //	ZK_SERVERS=127.0.0.1:2181 DIR=/tmp/pool go run ./examples/pool
 //	$env:ZK_SERVERS="127.0.0.1:2181"; $env:DIR="$env:TEMP/pool"; go run ./examples/pool    # PowerShell
@@ -51,7 +51,7 @@ func run(ctx context.Context) error {
 	pool.SetLimit(workers)
 	for i := range keys {
 		key := fmt.Sprint("customer ", i)
-		lock := locks.Mutex(tier.Name("/pool", key)) // cheap, and need not be closed
+		lock := locks.Mutex(tier.Name("/pool", key)) // a Mutex is cheap, and need not be closed
 		pool.Go(func() error {
 			return lock.Do(ctx, func(context.Context) error { return count(key) })
 		})
@@ -59,14 +59,14 @@ func run(ctx context.Context) error {
 	return pool.Wait()
 }
 
-// count adds one to the number of key. Without the lock, two goroutines at a time would write the same number.
+// count adds one to the number of key. Without the lock, two goroutines could write the same number.
 func count(key string) error {
 	file := filepath.Join(os.Getenv("DIR"), key)
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	n, _ := strconv.Atoi(string(text)) // 0 at first
-	time.Sleep(time.Millisecond)       // work
+	n, _ := strconv.Atoi(string(text)) // 0 if the file does not exist
+	time.Sleep(time.Millisecond)       // this stands for work
 	return os.WriteFile(file, fmt.Append(nil, n+1), 0o600)
 }

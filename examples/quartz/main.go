@@ -21,8 +21,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A once is a job that one process runs per slot: the lock is kept for atLeast, so that a process whose clock is late finds the slot
-// taken.
+// A once is a job that only one process runs per slot. The lock is kept for atLeast, so that a process whose clock is late finds it taken.
 type once struct {
 	quartz.Job
 	mutex   *tier.Mutex
@@ -37,7 +36,7 @@ func (o once) Execute(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer hold.ReleaseAt(time.Now().Add(o.atLeast)) // from now on, in the background
+	defer hold.ReleaseAt(time.Now().Add(o.atLeast)) // released in the background, atLeast after the start of the job
 	return o.Job.Execute(hold.Context(ctx))
 }
 
@@ -49,8 +48,8 @@ func main() {
 	}
 }
 
-// serve does not use quartz.WithQueue, which shares a queue between processes: its sync.Locker cannot fail, and the default queue is in
-// memory.
+// serve runs the scheduler until ctx ends. It does not use quartz.WithQueue, which shares a queue between processes, because its
+// sync.Locker cannot return an error, and because the default queue is in memory.
 func serve(ctx context.Context) error {
 	connect, cancel := context.WithTimeout(ctx, 10*time.Second)
 	locks, err := zklock.Dial(connect, os.Getenv("ZK_SERVERS"))
@@ -77,10 +76,10 @@ func serve(ctx context.Context) error {
 	defer cancel()
 	scheduler.Stop()
 	scheduler.Wait(end)
-	return locks.Shutdown(end) // waits for minimum times
+	return locks.Shutdown(end) // waits until the minimum times have passed
 }
 
-// work is the job. It records which slot it runs; its context ends if the lock is lost.
+// work is the job. It records the slot that it runs. Its context ends if the lock is lost.
 func work(context.Context) (int64, error) {
 	slot := time.Now().Round(time.Second).Unix()
 	runs, err := os.OpenFile(os.Getenv("RUNS"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

@@ -48,9 +48,9 @@ func TestEachSlotIsRunByOneProcess(t *testing.T) {
 	}
 }
 
-// slots returns how often each slot was run.
+// slots returns how many times each slot was run.
 func slots(t *testing.T, file string) map[int64]int {
-	text, _ := os.ReadFile(file) // there is none at first
+	text, _ := os.ReadFile(file) // the file does not exist at first
 	runs := make(map[int64]int)
 	for line := range strings.Lines(string(text)) {
 		var pid, slot int64

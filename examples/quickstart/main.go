@@ -45,9 +45,9 @@ func main() {
 	wg.Wait()
 }
 
-// turn shows the queue, and counts.
+// turn shows the queue, and adds one to the number.
 func turn(ctx context.Context, counter *tier.Mutex, goroutine int) error {
-	queue, err := counter.Contenders(ctx) // this process, and one entry for each process that waits
+	queue, err := counter.Contenders(ctx) // one entry for this process, and one for each process that waits
 	if err != nil {
 		return err
 	}
@@ -65,9 +65,10 @@ func turn(ctx context.Context, counter *tier.Mutex, goroutine int) error {
 	return nil
 }
 
-// increment adds one, in a quarter of a second. Without the lock, two processes at a time would write the same number.
+// increment adds one to the number in the file, and takes a quarter of a second. Without the lock, two processes could write the same
+// number.
 func increment(file string) (n int, err error) {
-	if text, err := os.ReadFile(file); err == nil { // there is none before the first turn
+	if text, err := os.ReadFile(file); err == nil { // the file does not exist before the first turn
 		fmt.Sscan(string(text), &n)
 	}
 	time.Sleep(250 * time.Millisecond)

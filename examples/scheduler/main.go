@@ -1,5 +1,5 @@
-// Scheduler is a service with a job for every second. Start it in two terminals: each slot is run by one of the processes. Kill one with
-// kill -9 while it works: the other process takes over when the dead one's lease has ended.
+// Scheduler is a service with a job for every second. Start it in two terminals: only one of the two processes runs each slot. Kill one
+// process with kill -9 while it works. The other process takes over when the lease of the dead process has ended.
 //
 //	ZK_SERVERS=127.0.0.1:2181 RUNS=/tmp/runs go run .
 package main
@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// session is how long the lock of a killed process stays taken.
+// session is the time for which the lock of a killed process stays taken.
 const session = 4 * time.Second
 
 func main() {
@@ -40,7 +40,7 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	defer locks.Close()
-	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(500*time.Millisecond)) // no clock is that late
+	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(500*time.Millisecond)) // no clock is late by half a second
 	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func serve(ctx context.Context) error {
 	return errors.Join(scheduler.ShutdownWithContext(end), locks.Shutdown(end))
 }
 
-// work is the job. It records when it begins and ends.
+// work is the job. It records its beginning and its end.
 func work() error {
 	slot := time.Now().Round(time.Second)
 	begun := note("begins", slot)

@@ -30,7 +30,7 @@ func TestTheOtherProcessTakesOver(t *testing.T) {
 		fleet[p.Process.Pid] = p
 	}
 	before := await(t, file, 3, 0)
-	victim := before[len(before)-1].pid // at work
+	victim := before[len(before)-1].pid // the process that is working
 	need.OK(t, fleet[victim].Process.Kill())
 	before = await(t, file, 3, victim)
 	last := before[len(before)-1].slot
@@ -44,12 +44,12 @@ func TestTheOtherProcessTakesOver(t *testing.T) {
 
 type run struct{ pid, slot int }
 
-// await returns the runs when there are n, the last of which is still in progress unless its process was killed. await fails if a run
-// began while another process was working that had not been killed.
+// await returns the runs when there are n of them. The last run is still in progress, unless its process was killed. If a run began while a
+// process that was not killed was still working, await fails.
 func await(t *testing.T, file string, n, killed int) (runs []run) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		text, _ := os.ReadFile(file) // there is none at first
+		text, _ := os.ReadFile(file) // the file does not exist at first
 		working := 0
 		runs = nil
 		for line := range strings.Lines(string(text)) {

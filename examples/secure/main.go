@@ -1,5 +1,5 @@
-// Secure is a service on an ensemble with TLS and certificates on both sides. Only clients with its certificate and its password can take
-// or break its locks. You can run several at the same time:
+// Secure is a service that uses an ensemble with TLS, and with certificates of the servers and of the clients. Only clients with its
+// certificate and its password can acquire its locks, or break them. You can run several processes at the same time:
 //
 //	ZK_SERVERS=zk1:2281,zk2:2281/app ZK_CA=ca.pem ZK_CERT=service.pem ZK_DIGEST=service:password go run ./examples/secure
 //
@@ -47,7 +47,7 @@ func connect(ctx context.Context) (*tier.Registry, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	own, err := tls.LoadX509KeyPair(os.Getenv("ZK_CERT"), os.Getenv("ZK_CERT")) // certificate and key in one file
+	own, err := tls.LoadX509KeyPair(os.Getenv("ZK_CERT"), os.Getenv("ZK_CERT")) // the file has both the certificate and the key
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +56,10 @@ func connect(ctx context.Context) (*tier.Registry, error) {
 	return zklock.Dial(ctx, os.Getenv("ZK_SERVERS"),
 		zklock.WithTLS(&tls.Config{RootCAs: roots, Certificates: []tls.Certificate{own}}),
 		zklock.WithAuth("digest", []byte(os.Getenv("ZK_DIGEST"))),
-		zklock.WithACL(zk.AuthACL(zk.PermAll))) // for those with the same certificate or password
+		zklock.WithACL(zk.AuthACL(zk.PermAll))) // permits everything to clients with the same certificate or password
 }
 
-// write stands for work that one process at a time may do.
+// write stands for work that only one process at a time may do.
 func write(ctx context.Context) error {
 	fmt.Println("begin", os.Getpid())
 	time.Sleep(10 * time.Millisecond)

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { zkservertest.Main(m, main) }
 
-// service returns the command of the program, not started yet.
+// service returns the command that runs the program. The caller starts it.
 func service(t *testing.T, ca, cert, servers, digest string) *exec.Cmd {
 	return zkservertest.Program(t, "ZK_SERVERS="+servers, "ZK_CA="+ca, "ZK_CERT="+cert, "ZK_DIGEST="+digest)
 }
@@ -28,7 +28,7 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	ctx := need.Within(t, 2*time.Minute)
 	servers, cert := zkserver.SecureAddr(server)+"/app", authority.Issue("service").File
 
-	out, err := os.Create(t.TempDir() + "/out") // of both, in the order in which they write
+	out, err := os.Create(t.TempDir() + "/out") // the output of both processes, in the order in which they write
 	need.OK(t, err)
 	defer out.Close()
 	var fleet []*exec.Cmd
@@ -72,7 +72,7 @@ func TestOnlyTheServiceGetsItsLock(t *testing.T) {
 	turns(t, out)
 }
 
-// turns returns the smallest number of acquisitions of any process, and fails if two overlap.
+// turns returns the smallest number of acquisitions of any process. If two acquisitions overlap, the test fails.
 func turns(t *testing.T, out *os.File) int {
 	t.Helper()
 	lines := strings.Split(read(t, out), "\n")

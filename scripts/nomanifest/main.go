@@ -1,5 +1,5 @@
-// Command nomanifest copies a jar without its manifest. The manifests of Debian's jars have a Class-Path of absolute
-// paths, through which a jar that is unpacked elsewhere loads whatever is installed there.
+// Command nomanifest copies a jar without its manifest. The manifests of Debian's jars have a Class-Path with absolute paths. With such a
+// manifest, a jar that is unpacked in another place loads the jars that are installed at these paths.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// After is the program of ../before after its move to dropin.Lock: an import and a name have changed.
+// After is the program of ../before after its move to dropin.Lock. Only an import and a name have changed.
 //
 //	after host:2181 file turns
 package main
@@ -39,13 +39,13 @@ func count(conn *zk.Conn, file string, turns int) error {
 	return errors.Join(errs...)
 }
 
-// increment would lose an addition if another goroutine or process did the same at the same time.
+// increment adds one to the number in the file. If another goroutine or process did this at the same time, one addition would be lost.
 func increment(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 in the first turn
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // 0 if the file does not exist
 	return os.WriteFile(file, fmt.Appendln(nil, n+1), 0o600)
 }
 
