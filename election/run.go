@@ -45,7 +45,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		switch {
 		case err != nil:
 			return errors.Join(err, led)
-		case led == ErrStop: //nolint:errorlint // compared with ==, because an error that wraps ErrStop is returned
+		case led == ErrStop: //nolint:errorlint // one that says more is returned
 			return nil
 		case errors.Is(led, ErrStop):
 			return led

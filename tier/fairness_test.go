@@ -43,7 +43,7 @@ func compete(t *testing.T, length time.Duration, crews ...crew) []share {
 	t.Helper()
 	const seed = 41
 	t.Logf("seed %d", seed)
-	shares, owner := make([]share, len(crews)), -1 // guarded by the lock under test
+	shares, owner := make([]share, len(crews)), -1 // both variables are guarded by the lock under test
 	end := time.Now().Add(length)
 	var all sync.WaitGroup
 	for i, c := range crews {

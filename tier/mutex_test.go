@@ -253,7 +253,7 @@ func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
 		close(answer)
 		hold := try.granted(t)
 		next := start(soon(t), other).blocked(t)
-		time.Sleep(time.Second) // far beyond the budget
+		time.Sleep(time.Second) // much longer than the budget
 		release(t, hold)
 		waiter.blocked(t)
 		release(t, next.granted(t))

@@ -165,7 +165,7 @@ func TestRoundTripsOfAHandOver(t *testing.T) {
 	one := figures{0: 1, short: 1, half: 1, long: 1}
 	for _, row := range []struct {
 		processes, goroutines int
-		handOff               time.Duration // 0: strict order
+		handOff               time.Duration // 0 stands for strict order
 		sections              []float64
 		want                  figures
 	}{

@@ -388,7 +388,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	type row struct {
 		weight int // the most permits that a turn takes
 		trip   time.Duration
-		want   int // per cent
+		want   int // the time in which permits are in use, in per cent
 	}
 	need.Each(t, map[string]row{
 		"single permits":               {1, time.Millisecond, 95},

@@ -255,7 +255,7 @@ type special struct {
 func specially(t *testing.T, s *memory.Server, store *special, opts ...tier.Option) *tier.Registry {
 	t.Helper()
 	store.Tier = s.Dial("", cmp.Or(store.lease, sessionTimeout), nil)
-	synctest.Wait() // until it is connected
+	synctest.Wait() // waits until the process is connected
 	locks := tier.New(store, opts...)
 	t.Cleanup(func() { locks.Close() })
 	return locks
