@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// frames are frames as they are on the wire, from zookeeper.jute, and their decoded form.
+// The variable frames has frames in their form on the wire, from zookeeper.jute, together with their decoded form.
 var frames = []struct {
 	name   string
 	frame  string
@@ -91,7 +91,7 @@ func TestHandshakesOfClientsThatKnowReadOnlyServersKeepTheirLastByte(t *testing.
 }
 
 func TestNullAndNegativeCounts(t *testing.T) {
-	for n, want := range map[int32]struct{ buffer, vector bool }{ // whether they are bad
+	for n, want := range map[int32]struct{ buffer, vector bool }{ // whether a buffer or a vector with this count is bad
 		0: {}, -1: {}, -2: {buffer: true}, math.MinInt32: {buffer: true}, 1: {true, true}, math.MaxInt32: {true, true},
 	} {
 		var e wire.Encoder
@@ -125,13 +125,13 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// FuzzDecoder decodes any bytes as each of the parts of frames. If decoding succeeds, encoding returns the same bytes.
+// FuzzDecoder decodes any bytes as each of the parts of frames. If the decoding succeeds, encoding the result has to return the same bytes.
 func FuzzDecoder(f *testing.F) {
 	for i, frame := range frames {
 		f.Add(uint(i), []byte(frame.frame[4:]))
 	}
 	f.Add(uint(6), []byte("\x7f\xff\xff\xff"))                                   // a vector of two billion strings
-	f.Add(uint(6), []byte("\x80\x00\x00\x00"))                                   // of a negative number
+	f.Add(uint(6), []byte("\x80\x00\x00\x00"))                                   // a vector with a negative number of strings
 	f.Add(uint(2), []byte("\x00\x00\x00\x01\x00\x00\x00\x03\x7f\xff\xff\xff/x")) // a string longer than its frame
 	f.Fuzz(func(t *testing.T, which uint, body []byte) {
 		frame := frames[which%uint(len(frames))]

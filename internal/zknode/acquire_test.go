@@ -89,7 +89,7 @@ func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 	})
 }
 
-// Otherwise the next acquisition might queue before the delete is sent.
+// Without this wait, the next acquisition might queue before the delete is sent.
 func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 	each(t, map[string]int32{"ended context": 0, "worn path": 1 << 30}, func(t *testing.T, s *zktest.Server, number int32) {
 		p := start(t, s)

@@ -94,7 +94,7 @@ func AttachReading(conn *zk.Conn, f func(), opts ...Option) (*Client, error) {
 // LookForSession does what each operation that needs a session does first.
 func (c *Client) LookForSession() { c.link.Session() }
 
-// Watchers returns how many watchers wait for events of path.
+// Watchers returns the number of watchers that wait for events of path.
 func (c *Client) Watchers(path string) int { return c.link.Events.Watchers()[path] }
 
 // Library returns the connection of the client library.

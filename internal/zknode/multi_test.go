@@ -115,7 +115,7 @@ func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {
 	})
 }
 
-// A write that is refused before it is sent does not count as a write under way.
+// A write that is refused before it is sent does not count as a write in progress.
 func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	refusal := errors.New("no more")
 	type row struct {

@@ -167,7 +167,7 @@ func TestNothingHeldMeansNoWrites(t *testing.T) {
 		s.Intercept(nil) // from here on nothing is counted
 		need.Between(t, "syncs in a minute", tr.beats, 1, int(time.Minute/beat))
 		time.Sleep(time.Hour)
-		if n := p.queue(t.Context()).granted(t); n.Err() != nil { // before any time has passed
+		if n := p.queue(t.Context()).granted(t); n.Err() != nil { // no time has passed since the grant
 			t.Errorf("granted with an ended lease: %v", n.Err())
 		}
 	})

@@ -38,7 +38,7 @@ func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 	}
 }
 
-// Operators read nodes with other tools and rely on this document.
+// Operators read nodes with other tools, and rely on this document.
 func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	text := need.Get(os.ReadFile("../../docs/nodes.md"))(t)
 	var want, got []string
@@ -69,7 +69,7 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	need.Equal(t, "what docs/nodes.md shows", string(theTime.ReplaceAll(example, nil)), string(theTime.ReplaceAll(now, nil)))
 
 	names := regexp.MustCompile(`_c_\S*-lock-\d{10}`).FindAllString(string(text), -1)
-	if queue, others := Parse(names); len(queue) != 3 || len(others) != 0 { // one of them twice
+	if queue, others := Parse(names); len(queue) != 3 || len(others) != 0 { // the document has one of the names twice
 		t.Errorf("docs/nodes.md names %q", names)
 	} else if !Ours(queue[0].Node) {
 		t.Errorf("docs/nodes.md shows %s, which is none of ours", queue[0].Node)

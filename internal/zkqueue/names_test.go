@@ -19,8 +19,8 @@ func TestParseName(t *testing.T) {
 		kind     Kind // "" for a child that is no contender
 		sequence int32
 	}{
-		// The kinds of nodes that are found under lock paths, by who makes them.
-		{"_c_" + uuid + "-lock-0000000007", KindMutex, 7}, // ours, Curator's InterProcessMutex
+		// These are the kinds of nodes below lock paths, with the programs that create them.
+		{"_c_" + uuid + "-lock-0000000007", KindMutex, 7}, // tierlock, and Curator's InterProcessMutex
 		{"_c_" + hex + "-lock-0000000007", KindMutex, 7},  // zk.Lock
 		{"lock-0000000007", KindMutex, 7},                 // curator.go
 		{"_c_" + uuid + "-__WRIT__0000000007", KindWrite, 7},
@@ -47,7 +47,7 @@ func TestParseName(t *testing.T) {
 		{"lock--1000000000", KindMutex, -1000000000},
 		{hex + "__lock__-000000005", KindKazoo, -5},
 		{"_c_" + uuid + "-__WRIT__-000000005", KindWrite, -5},
-		{"lock--0000000001", KindMutex, -1}, // not a server's
+		{"lock--0000000001", KindMutex, -1}, // no server creates this name
 		{"lock--000000000", KindMutex, 0},
 		{"__lock__-2147483648", KindKazoo, math.MinInt32},
 
@@ -69,7 +69,7 @@ func TestParseName(t *testing.T) {
 	} {
 		kind, sequence, ok := ParseName(tt.name)
 		if !ok {
-			kind, sequence = "", 0 // they mean nothing
+			kind, sequence = "", 0 // these values have no meaning
 		}
 		need.Equal(t, "the kind of "+tt.name, kind, tt.kind)
 		need.Equal(t, "the number of "+tt.name, sequence, tt.sequence)
@@ -103,7 +103,7 @@ func FuzzParseName(f *testing.F) {
 		if i == len(markers) {
 			t.Fatalf("%q: unknown kind %q", name, kind)
 		}
-		// A number has the form of a server, or ten digits behind a sign. No server writes "-0" in either form.
+		// A number has the form of a server, or a sign and ten digits. No server writes "-0" in either form.
 		forms := []string{fmt.Sprintf("%s%010d", markers[i].text, sequence)}
 		if sequence <= 0 {
 			forms = append(forms, fmt.Sprintf("%s-%010d", markers[i].text, -int64(sequence)))

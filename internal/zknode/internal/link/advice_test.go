@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// answering returns the address of a server that waits for the first bytes, answers, and closes the connection.
+// answering returns the address of a server that waits for the first bytes, sends the answer, and closes the connection.
 func answering(t *testing.T, answer string) string {
 	t.Helper()
 	l := need.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
@@ -61,7 +61,7 @@ func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, addr string
-		dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil: the usual one
+		dial       func(ctx context.Context, network, address string) (net.Conn, error) // nil for the usual dialer
 		want       []string
 	}{
 		{"an HTTP server that waits for the end of the line", web.Listener.Addr().String(), nil, []string{"no answer", "an HTTP server waits"}},

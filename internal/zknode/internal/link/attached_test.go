@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Such a link is never closed by us. The end of the bubble checks that no goroutine waits for another task.
+// Such a link need not be closed. The end of the bubble checks that no goroutine waits for another task.
 func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := New(to(s))
@@ -34,7 +34,7 @@ func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
 	})
 }
 
-// Otherwise later readers would take the path for watched, and not read it again.
+// Otherwise later readers would believe that the path is watched, and would not read it again.
 func TestAttachedLookThatFailsLeavesNothingToListenTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, l := dial(t, to(s), addr).Conn, New(to(s))

@@ -21,7 +21,7 @@ import (
 
 const trip = 20 * time.Millisecond
 
-// A crowd is a link to a server half a round trip away. The link knows that some paths exist.
+// A crowd is a link to a server that is half a round trip away. The link knows that some paths exist.
 type crowd struct {
 	*Link
 	t     *testing.T
@@ -29,10 +29,10 @@ type crowd struct {
 	paths []string
 
 	mu  sync.Mutex // guards the field below
-	ops []string   // requests about these paths
+	ops []string   // the requests about these paths
 }
 
-// inCrowd runs f in virtual time with a link that knows a number of paths.
+// inCrowd runs f in virtual time, with a link that knows the given number of paths.
 func inCrowd(t *testing.T, paths int, f func(c *crowd)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -41,19 +41,19 @@ func inCrowd(t *testing.T, paths int, f func(c *crowd)) {
 		for i := range paths {
 			c.paths = append(c.paths, c.add(fmt.Sprintf("/q%d", i)))
 		}
-		c.enter(c.paths[0]).wait() // it is known how long a round trip takes
+		c.enter(c.paths[0]).wait() // after this, the link knows how long a round trip takes
 		s.Intercept(c.note)
 		f(c)
 	})
 }
 
-// eachInCrowd runs f for each case, with a server and eight paths of its own.
+// eachInCrowd runs f for each case, each time with a new server and eight paths.
 func eachInCrowd[C any](t *testing.T, cases map[string]C, f func(c *crowd, of C)) {
 	t.Helper()
 	need.Each(t, cases, func(t *testing.T, of C) { inCrowd(t, 8, func(c *crowd) { f(c, of) }) })
 }
 
-// add creates a path, which the link then knows.
+// The method add creates a path. After that the link knows the path.
 func (c *crowd) add(path string) string {
 	put(c.t, c.Conn, path)
 	c.transport.(*dialed).note(path, nil, nil)
@@ -69,7 +69,7 @@ func (c *crowd) note(f *zktest.Frame) zktest.Action {
 	return zktest.Pass
 }
 
-// meet applies an action to requests or replies of a kind.
+// meet applies an action to the requests or the replies of one kind.
 func (c *crowd) meet(op string, dir zktest.Direction, action zktest.Action) {
 	c.s.Intercept(func(f *zktest.Frame) zktest.Action {
 		if c.note(f); f.Op == op && f.Dir == dir {
@@ -79,7 +79,7 @@ func (c *crowd) meet(op string, dir zktest.Direction, action zktest.Action) {
 	})
 }
 
-// take returns what was sent since the last call.
+// The method take returns the requests that were sent since its last call.
 func (c *crowd) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *crowd) gather(ctx context.Context, path string, requests ...Request) *t
 	return r
 }
 
-// crowded sends enough requests for others to wait, and returns them.
+// crowded sends so many requests that later requests have to wait, and returns them.
 func (c *crowd) crowded() (under []*turn) { return c.enterAll(c.add("/p0")) }
 
 func (r *turn) wait() *turn {
@@ -135,7 +135,7 @@ func (r *turn) wait() *turn {
 	return r
 }
 
-// wantEntered fails unless each node was created and the list shows it.
+// wantEntered checks that each node was created, and that the list shows it.
 func (c *crowd) wantEntered(turns ...*turn) {
 	c.t.Helper()
 	for _, r := range turns {
@@ -155,7 +155,7 @@ func (c *crowd) wantEntered(turns ...*turn) {
 	}
 }
 
-// wantFailed fails unless all turns have ended with the error, and left nothing.
+// wantFailed checks that all turns have ended with the error, and have left no nodes.
 func (c *crowd) wantFailed(want error, turns ...*turn) {
 	c.t.Helper()
 	for _, r := range turns {
@@ -167,7 +167,7 @@ func (c *crowd) wantFailed(want error, turns ...*turn) {
 	}
 }
 
-// enterAll enters paths one after the other.
+// enterAll calls enter for each path.
 func (c *crowd) enterAll(paths ...string) (turns []*turn) {
 	for _, path := range paths {
 		turns = append(turns, c.enter(path))
@@ -200,7 +200,7 @@ func TestOneAloneLeavesAtOnceAsItIs(t *testing.T) {
 	})
 }
 
-// It is no group.
+// A batch that leaves alone is no group.
 func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		alone := c.enterAll("/unknown")[0]
@@ -209,7 +209,7 @@ func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	})
 }
 
-// That holds whatever is under way: a stream of other requests, or one that is never answered.
+// This is true whatever has no answer yet: a stream of other requests, or one request that is never answered.
 func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 	inCrowd(t, 60, func(c *crowd) {
 		var all sync.WaitGroup
@@ -240,7 +240,7 @@ func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 
 func TestWhatWaitsLeavesWhenAllOfAGroupIsAnswered(t *testing.T) {
 	for name, row := range map[string]struct {
-		late, after, want time.Duration // the last answer; another one comes, and takes so long
+		late, after, want time.Duration // when the last answer comes, when another batch comes, and how long that batch takes
 	}{
 		"soon":                    {0, trip * 9 / 10, trip * 11 / 10},
 		"not by the first answer": {trip, trip * 3 / 2, trip * 5 / 4},
@@ -256,7 +256,7 @@ func TestWhatWaitsLeavesWhenAllOfAGroupIsAnswered(t *testing.T) {
 	}
 }
 
-// All nodes that one transaction creates have the same id, so two contenders for one path would have the same token.
+// All nodes that one transaction creates have the same id. Two contenders for one path would therefore have the same token.
 func TestGroupHasOneTransactionForEachPath(t *testing.T) {
 	inCrowd(t, 4, func(c *crowd) {
 		c.crowded()
@@ -291,9 +291,9 @@ func TestPathThatIsNotKnownToBeThereGoesAlone(t *testing.T) {
 	})
 }
 
-// The path is known afterwards, whichever way has created it.
+// After the transaction the link knows the path, whichever variant has created it.
 func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
-	for _, known := range []bool{false, true} { // by another one who has made it
+	for _, known := range []bool{false, true} { // in one case another client has already created the path
 		inCrowd(t, 2, func(c *crowd) {
 			if known {
 				c.transport.(*dialed).note("/qx", nil, nil)
@@ -349,7 +349,7 @@ func TestWhatAGroupFailsForCostsTheOthersOneMoreRoundTrip(t *testing.T) {
 	})
 }
 
-// A key that is refused again and again must not cost all others a request each.
+// If a key is refused again and again, the other batches must not need an additional request each time.
 func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	setACL := func(c *crowd, acl []zk.ACL) { need.OK(c.t, need.ErrOf(c.Conn.SetACL("/q1", acl, -1))) }
@@ -358,7 +358,7 @@ func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 			c.t.Helper()
 			c.crowded()
 			turns := c.enterAll(c.paths[2:]...)
-			c.take() // whatever the last round has left
+			c.take() // drops the requests of the last round
 			bad := c.enterAll("/q1")[0]
 			c.wantEntered(turns...)
 			wantErr(c.t, "the key", bad.wait().answers[0].Err, refused)
@@ -374,7 +374,7 @@ func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 		need.Equal(t, "requests when it succeeds again", round(nil), 4)
 		need.Equal(t, "requests after that", round(nil), 2)
 	})
-	inCrowd(t, 64, func(c *crowd) { // that a node is created again and again does not say that it may be deleted
+	inCrowd(t, 64, func(c *crowd) { // nodes are created again and again, but that does not show that they may be deleted
 		setACL(c, without(zk.PermDelete))
 		for i := range 5 {
 			node := c.enter("/q1").wait().answers[0].Created[0]
@@ -392,12 +392,12 @@ func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 	})
 }
 
-// After a lost answer, the outcome of a transaction in a group is as unknown as that of a single one.
+// After a lost answer, the outcome of a transaction in a group is unknown, like that of a single transaction.
 func TestLostGroupIsUnknownToAll(t *testing.T) {
 	eachInCrowd(t, map[string]struct {
 		op    string
 		dir   zktest.Direction
-		nodes int // that are there then
+		nodes int // the number of nodes that exist then
 	}{
 		"the request":            {"multi", zktest.Request, 0},
 		"the answer":             {"multi", zktest.Reply, 1},
@@ -491,7 +491,7 @@ func (h *heard) want(t *testing.T, what string, times int32, gone bool) {
 	}
 }
 
-// watched reads and watches two nodes and two lists, in a group with others.
+// watched reads and watches two nodes and two lists, in a group with other requests.
 func (c *crowd) watched() (nodes, lists [2]*heard, turns []*turn) {
 	for i, path := range c.paths[1:3] {
 		put(c.t, c.Conn, path+"/node")
@@ -518,7 +518,7 @@ func TestWatchesOfAGroupAreSetTogether(t *testing.T) {
 			need.List(t, "the list", seen[1].Children, "node")
 			kept, ok := c.Events.Seen(path + "/node")
 			need.That(t, "nothing was kept of the node", ok && string(kept.Data) == path)
-			nodes[i].want(t, "the node, before anything has happened", 0, false) // but the change before the watch
+			nodes[i].want(t, "the node, before anything has happened", 0, false) // without the change before the watch
 			lists[i].want(t, "the list, before anything has happened", 0, false)
 		}
 		need.OK(t, c.Conn.Delete("/q1/node", -1))
@@ -599,7 +599,7 @@ func TestWatchesOfOneAloneLeaveAsTheyAre(t *testing.T) {
 	})
 }
 
-// Lists are not the only long answers: nodes of other programs may have much data.
+// Lists are not the only long answers, because nodes of other programs may have much data.
 func TestAnswerThatIsTooLongIsAskedForOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
@@ -658,7 +658,7 @@ func TestWhoLeavesBeforeTheGroupDoesIsNotInIt(t *testing.T) {
 	inCrowd(t, 5, func(c *crowd) {
 		c.crowded()
 		ctx, cancel := context.WithCancel(c.t.Context())
-		left := []*turn{c.enterWith(ctx, "/q1", nil)} // who sees to it that all leave
+		left := []*turn{c.enterWith(ctx, "/q1", nil)} // this one is responsible for sending the group
 		synctest.Wait()
 		turns := c.enterAll("/q2", "/q3")
 		left = append(left, c.enterWith(ctx, "/q4", nil))
@@ -668,7 +668,7 @@ func TestWhoLeavesBeforeTheGroupDoesIsNotInIt(t *testing.T) {
 		c.wantFailed(zk.ErrNoServer, left...)
 		c.wantSent("multi", "multiRead")
 		c.crowded()
-		c.wantFailed(zk.ErrNoServer, c.enterWith(ctx, "/q1", nil)) // all that waits
+		c.wantFailed(zk.ErrNoServer, c.enterWith(ctx, "/q1", nil)) // its context ended while it was waiting
 		time.Sleep(2 * trip)
 		need.Equal(t, "it took when nothing was under way", c.enter("/q2").wait().took, trip)
 	})
@@ -686,7 +686,7 @@ func TestGroupThatWaitsDoesNotLeaveWhenTheConnectionHasEnded(t *testing.T) {
 	})
 }
 
-// The library reports the end a little later. A process that was stopped for long would take that time for its last round trip.
+// The library reports the end a little later. If the process was stopped for long, the link would take that time for the last round trip.
 func TestNobodyWaitsForOthersWhenTheConnectionHasEnded(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		c.crowded()
@@ -723,7 +723,7 @@ func TestFramesOfGroupsAreBounded(t *testing.T) {
 	})
 }
 
-// The buffer for many requests at once is not kept for as long as the connection lasts.
+// The buffer for many requests at the same time is not kept until the end of the connection.
 func TestBufferOfARushIsNotKept(t *testing.T) {
 	inCrowd(t, 1, func(c *crowd) {
 		c.enterWith(c.t.Context(), c.paths[0], make([]byte, 2*mostBytes)).wait()
@@ -749,7 +749,7 @@ func TestLongestListIsRemembered(t *testing.T) {
 	})
 }
 
-// Other requests on the connection are not disturbed. Requests of the client library get the same error.
+// Other requests on the connection are not affected. Requests of the client library get the same error.
 func TestListThatIsTooLongIsRefusedAloneAndByName(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -767,7 +767,7 @@ func TestListThatIsTooLongIsRefusedAloneAndByName(t *testing.T) {
 	})
 }
 
-// The answer to a write is never that long, and an error would mean that nothing was written.
+// The answer to a write is never so long. An error in its place would mean that nothing was written.
 func TestAnswerToAWriteThatIsTooLongEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -778,7 +778,7 @@ func TestAnswerToAWriteThatIsTooLongEndsTheConnection(t *testing.T) {
 	})
 }
 
-// A further path that exists must not cost memory without end.
+// The link must not need more and more memory for each new path.
 func TestPathsAreForgottenInTime(t *testing.T) {
 	d := newDialed()
 	d.note("unknown", nil, zk.ErrConnectionClosed)
@@ -801,7 +801,7 @@ func knows(d *dialed, path string) bool {
 	return known
 }
 
-// If the server's answer to an executed transaction is missing or malformed, the error has no code: the outcome is unknown.
+// If the server's answer to an executed transaction is missing or malformed, the error has no code, because the outcome is unknown.
 func TestAnswerThatDoesNotFitAGroupIsNotBelieved(t *testing.T) {
 	ok := result(wire.OpError, false)
 	type row struct {

@@ -21,20 +21,20 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A forger is a proxy between a client and the server that replaces frames by its own bytes.
+// A forger is a proxy between a client and the server. It replaces frames by its own bytes.
 type forger struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex
-	op     int32 // whose next answer is forged
+	op     int32 // the type of request whose next answer is forged
 	forge  func(genuine []byte) []byte
-	xid    int32 // put in the place of an event's, if not zero
-	refuse bool  // no more connections, once it has forged
+	xid    int32 // if not zero, it replaces the xid of an event
+	refuse bool  // after the forgery, no more connections are accepted
 }
 
 func newForger(s *zktest.Server) *forger { return &forger{dial: s.DialContext} }
 
-// next replaces the body of the next frame that answers op, behind its header.
+// The method next replaces the body of the next frame that answers op. The header stays.
 func (f *forger) next(op int32, forge func(genuine []byte) []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,14 +86,14 @@ type forged struct {
 	net.Conn
 	forger *forger
 	shaken bool
-	rest   []byte // of the frame that is being read
+	rest   []byte // the rest of the frame that is being read
 
 	mu    sync.Mutex
 	begun bool
-	ops   map[int32]int32 // by xid
+	ops   map[int32]int32 // the key is the xid
 }
 
-// Write gets whole frames only.
+// Write expects whole frames.
 func (c *forged) Write(frame []byte) (int, error) {
 	c.mu.Lock()
 	if c.begun {
@@ -150,10 +150,10 @@ func (c *forged) forge(frame []byte) []byte {
 	return wire.Frame(append(e, forge(d.Rest)...))
 }
 
-// with returns a forgery that ignores the genuine bytes.
+// The function with returns a forgery that ignores the genuine bytes.
 func with(body []byte) func([]byte) []byte { return func([]byte) []byte { return body } }
 
-// body concatenates integers, single bytes and strings (preceded by their length), as they follow a header.
+// body concatenates integers, single bytes and strings, in the form that follows a header. The length precedes each string.
 func body(fields ...any) []byte {
 	var e wire.Encoder
 	for _, field := range fields {
@@ -171,7 +171,7 @@ func body(fields ...any) []byte {
 	return e
 }
 
-// result returns the header of a result in a multi, or with done that behind the last result.
+// result returns the header of a result in a multi. If done is true, it returns the header that follows the last result.
 func result(op int32, done bool) []byte {
 	var e wire.Encoder
 	e.MultiHeader(wire.MultiHeader{Op: op, Done: done})
@@ -186,7 +186,7 @@ var (
 	node = &zk.CreateRequest{Path: "/x", Acl: all}
 )
 
-// These bodies would make the library panic, allocate what they claim, or read beyond its buffer.
+// These bodies would make the library panic, allocate as much as they claim, or read beyond its buffer.
 var malformed = []struct {
 	name string
 	op   int32
@@ -217,7 +217,7 @@ var malformed = []struct {
 	{"half a path behind a stat", wire.OpMulti, body(result(wire.OpSetData, false), stat, result(wire.OpCreate, false), 100)},
 }
 
-// ask makes the library send a request that is answered with a body of this type.
+// ask makes the library send a request whose answer has a body of this type.
 func ask(conn *zk.Conn, op int32) error {
 	var err error
 	switch op {
@@ -297,7 +297,7 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 	})
 }
 
-// The library would decode such a reply if it came after a request was registered and before the request was written.
+// The library would decode such a reply if the reply came after a request was registered, but before the request was written.
 func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -312,7 +312,7 @@ func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	})
 }
 
-// If the server's answer to an executed transaction is missing or malformed, the error has no code: the outcome is unknown.
+// If the server's answer to an executed transaction is missing or malformed, the error has no code, because the outcome is unknown.
 func TestAnswerThatDoesNotFitATransactionIsNotBelieved(t *testing.T) {
 	each(t, map[string][]byte{
 		"no results": body(result(-1, true)),
@@ -359,7 +359,8 @@ func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
 	})
 }
 
-// FuzzHostileServer answers one request with any bytes. The client survives, and allocates only in proportion to them.
+// FuzzHostileServer answers one request with any bytes. The client must survive, and must allocate memory only in proportion to these
+// bytes.
 func FuzzHostileServer(f *testing.F) {
 	for _, test := range malformed {
 		f.Add(test.op, test.body)
@@ -384,7 +385,7 @@ func FuzzHostileServer(f *testing.F) {
 		ask(l.Conn, op)
 		forger.next(0, nil)
 		err := errors.New("not asked")
-		for tries := 0; err != nil && tries < 10; tries++ { // the connection may have been ended
+		for tries := 0; err != nil && tries < 10; tries++ { // the connection may have been closed
 			_, _, err = l.Conn.Get("/")
 		}
 		need.OK(t, err)

@@ -24,21 +24,21 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A program uses the client library alone. It records requests and states.
+// A program uses only the client library. It records requests and states.
 type program struct {
 	*zk.Conn
 	t      *testing.T
 	s      *zktest.Server
-	events <-chan zk.Event // these are not read
+	events <-chan zk.Event // no goroutine reads these
 
 	mu       sync.Mutex // guards the fields below
-	named    int        // how often Next was called
+	named    int        // how many times Next was called
 	inDial   func() error
 	dialed   []string        // networks and servers
-	writes   [][]byte        // each as it was written
-	told     []zk.Event      // to the callback
-	inEvent  func(zk.Event)  // in the callback
-	provider map[string]bool // calls of the host provider
+	writes   [][]byte        // each element is one written frame
+	told     []zk.Event      // the events that the callback got
+	inEvent  func(zk.Event)  // called in the callback
+	provider map[string]bool // the calls of the host provider
 }
 
 func (p *program) Init([]string) error { return nil }
@@ -94,13 +94,13 @@ func (p *program) onEvent(ev zk.Event) {
 	}
 }
 
-// states returns the states that the callback got since the last call, once the bubble is idle.
+// states waits until the bubble is idle. It returns the states that the callback got since the last call.
 func (p *program) states() []zk.State {
 	synctest.Wait()
 	return p.take()
 }
 
-// take is states for callers that block the library.
+// take is like states, for callers that block the library.
 func (p *program) take() (states []zk.State) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,7 +113,7 @@ func (p *program) take() (states []zk.State) {
 	return states
 }
 
-// sent returns the requests since the last call, by name, and their xids.
+// sent returns the names and the xids of the requests since the last call.
 func (p *program) sent() (ops []string, xids []int32) {
 	synctest.Wait()
 	p.mu.Lock()
@@ -135,8 +135,8 @@ func (p *program) set(f func()) {
 
 var up = []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
 
-// These rows test the behaviour of the library on which the package relies. If a row fails with another version of the library, the
-// comments about its behaviour (socket.go, dialed.go, attached.go) say what breaks.
+// These rows test the behavior of the library on which the package relies. If a row fails with another version of the library, see the
+// comments about its behavior (socket.go, dialed.go, attached.go). They say what does not work then.
 var assumptions = map[string]func(p *program){
 	"it dials TCP, to the server that the provider has named, and tells the provider of success": func(p *program) {
 		need.List(p.t, "dialed", p.dialed, "tcp "+addr)
@@ -205,7 +205,7 @@ var assumptions = map[string]func(p *program){
 	"it presents credentials again before any other request": func(p *program) {
 		need.OK(p.t, p.AddAuth("digest", []byte("u:p")))
 		p.s.CutAll()
-		synctest.Wait() // in the pause before it connects again
+		synctest.Wait() // the library pauses before it connects again
 		go p.Exists("/x")
 		p.sent()
 		time.Sleep(2 * time.Second)
@@ -246,7 +246,7 @@ var assumptions = map[string]func(p *program){
 	"the callback comes between the end of the pause and the refusal of what is queued": func(p *program) {
 		p.s.Member(addr).Refuse()
 		p.s.CutAll()
-		synctest.Wait() // in the pause
+		synctest.Wait() // the library is in its pause
 		p.set(func() {
 			p.inEvent = func(ev zk.Event) {
 				if ev.State == zk.StateDisconnected {
@@ -271,7 +271,7 @@ var assumptions = map[string]func(p *program){
 	},
 	"it closes the channel of events as its last act": func(p *program) {
 		p.Close()
-		for range p.events { // or the bubble fails
+		for range p.events { // if the channel stayed open, the bubble would fail
 		}
 		n := len(p.states())
 		time.Sleep(timeout)
@@ -302,7 +302,7 @@ func TestTheClientLibrary(t *testing.T) {
 	})
 }
 
-// Otherwise the warning would name a version that no test has run with.
+// Otherwise the warning would name a version that was not tested.
 func TestTheTestedLibraryIsThatOfTheModule(t *testing.T) {
 	text := string(need.Get(os.ReadFile("../../../../go.mod"))(t))
 	required := regexp.MustCompile(regexp.QuoteMeta(library) + ` (\S+)`).FindStringSubmatch(text)

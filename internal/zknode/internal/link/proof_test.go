@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// Each request is sent and answered before the next one, at the given times; a want of 0 means that nothing is proven. The handshake was
+// The requests are sent and answered one after the other, at the given times. A want of 0 means that nothing is proven. The handshake was
 // sent at 1 and answered at 2, and half a tick is 10.
 func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 	type request struct {
@@ -47,7 +47,8 @@ func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 	}
 }
 
-// The write may have reached the leader before the follower's report that the sync waits for, but not before the report before that.
+// The write may have reached the leader before the newest report of the follower, for which the sync waits. It cannot have reached the
+// leader before the previous report.
 func TestWriteProvesNoReportThatIsNotAheadOfIt(t *testing.T) {
 	p := opened(1, 2, 10)
 	p.synced(p.sent(wire.OpSync, 12), 13)

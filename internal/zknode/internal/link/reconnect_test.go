@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// asked returns a function that returns the requests to a server since its last call, without pings, handshakes and the syncs of
+// asked returns a function. That function returns the requests to a server since its last call, without pings, handshakes and the syncs of
 // heartbeats.
 func asked(s *zktest.Server) (take func() []string) {
 	var mu sync.Mutex
@@ -36,7 +36,7 @@ func asked(s *zktest.Server) (take func() []string) {
 	}
 }
 
-// wantImmediate fails unless a read takes no time, once there is a connection.
+// wantImmediate waits for a connection, and checks that a read then takes no time.
 func wantImmediate(t *testing.T, l *Link) {
 	t.Helper()
 	for l.Err() != nil {
@@ -79,7 +79,7 @@ func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeEndedWithTheCreden
 	}
 }
 
-// A server forgets the watches of a connection when that ends.
+// When a connection ends, the server forgets the watches of this connection.
 func TestWatchEndsWithItsConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
@@ -127,8 +127,8 @@ func TestWatchThatBeginsOnANewConnectionIsHeardOf(t *testing.T) {
 	})
 }
 
-// A member that lags behind what a client has seen must not accept the client. Only the handshake tells the member what that is. If the
-// member never catches up, because its data was restored, it accepts a new session once the old one has expired.
+// If a member lags behind the state that a client has seen, it must not accept the client. The member learns of that state only from the
+// handshake. If the member never catches up, because its data was restored, it accepts a new session after the old session has expired.
 func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 	each(t, map[string]bool{"it lags": true, "it was restored": false}, func(t *testing.T, s *zktest.Server, lags bool) {
 		const behind = "127.0.0.2:2181"
@@ -149,7 +149,7 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 		need.That(t, "connected to a member that is behind", l.Err() != nil)
 		if lags {
 			s.Member(behind).CatchUp()
-			time.Sleep(3 * time.Second / 2) // the client tries once a second
+			time.Sleep(3 * time.Second / 2) // the client tries to connect once a second
 		} else {
 			time.Sleep(5 * timeout)
 		}
@@ -157,8 +157,8 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 	})
 }
 
-// A server whose data was restored may know the session, with nodes that were deleted since. As long as the session lives, these would
-// stay.
+// A server whose data was restored may know the session, with nodes that the client has deleted since. These nodes would stay as long as
+// the session lives.
 func TestSessionThatWasAwayForLongIsNeverResumed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var asked wire.ConnectRequest
@@ -189,7 +189,7 @@ func TestSessionThatWasAwayForLongIsNeverResumed(t *testing.T) {
 	})
 }
 
-// A spied connection records the handshake.
+// A spied is a connection that records the handshake.
 type spied struct {
 	net.Conn
 	asked *wire.ConnectRequest

@@ -17,13 +17,13 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A front terminates TLS in front of the members of a server, in virtual time. One of the members is zk1.
+// A front terminates TLS for the members of a server, in virtual time. One of the members is zk1.
 type front struct {
 	server *zktest.Server
 	ca     *zkservertest.Authority
 
 	mu    sync.Mutex             // guards the fields below
-	certs map[string]*tls.Config // by host:port; nil for one that takes connections and is mute
+	certs map[string]*tls.Config // the key is host:port; a nil value accepts connections and does not answer
 }
 
 func newFront(t *testing.T, s *zktest.Server) *front {
@@ -33,7 +33,7 @@ func newFront(t *testing.T, s *zktest.Server) *front {
 	return f
 }
 
-// config returns the configuration of a link through f that trusts its authority.
+// config returns the configuration of a link that connects through f and trusts its authority.
 func (f *front) config() Config {
 	c := to(f.server)
 	c.Dial, c.TLS = f.dial, &tls.Config{RootCAs: f.ca.Pool}
@@ -56,7 +56,7 @@ func (f *front) dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	client, here := roomyPipe()
 	if cfg == nil {
-		go func() { // a server that takes what it gets
+		go func() { // this server reads everything and does not answer
 			defer behind.Close()
 			io.Copy(io.Discard, here)
 		}()
@@ -74,7 +74,7 @@ func forward(to, from net.Conn) {
 	to.Close()
 }
 
-// roomyPipe is net.Pipe with a buffer in both directions. TLS needs that, because both sides may write at the same time.
+// roomyPipe is like net.Pipe, with a buffer in both directions. TLS needs the buffers, because both sides may write at the same time.
 func roomyPipe() (client, server net.Conn) {
 	client, a := net.Pipe()
 	b, server := net.Pipe()
@@ -97,21 +97,21 @@ func carry(from, to net.Conn) {
 		}
 	}()
 	for p := range room {
-		to.Write(p) // in vain once it is closed
+		to.Write(p) // without effect after the connection is closed
 	}
 	to.Close()
 }
 
-// shows configures a server with a certificate.
+// shows returns the configuration of a server that presents a certificate.
 func shows(cert zkservertest.Certificate) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert.Certificate}}
 }
 
 func TestEachServerShowsACertificateForItsName(t *testing.T) {
 	type row struct {
-		asked string // ServerName of the client
-		cert  string // what zk2 has a certificate for
-		want  string // of the error, "" for success
+		asked string // the ServerName of the client
+		cert  string // the name in the certificate of zk2
+		want  string // the text of the error; "" for success
 	}
 	each(t, map[string]row{
 		"its own":                                   {"", "zk2", ""},
@@ -203,7 +203,7 @@ func TestACertificateThatHasExpiredDoesNotConnectAgain(t *testing.T) {
 	})
 }
 
-// With TLS 1.3 the client has completed its handshake when the server refuses it.
+// With TLS 1.3, the client has already completed its handshake when the server refuses it.
 func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 
 var nowhere = []string{}
 
-// A nameService resolves host names; tests change its answers.
+// A nameService resolves host names. Tests change its answers.
 type nameService struct {
 	mu      sync.Mutex // guards the fields below
 	records map[string][]string
@@ -53,7 +53,7 @@ func (n *nameService) lookUp(ctx context.Context, host string) ([]string, error)
 	return addresses, nil
 }
 
-// blackholes are addresses that do not answer at all, not even with a refusal.
+// blackholes returns a dialer for which the given addresses do not answer at all, not even with a refusal.
 func blackholes(s *zktest.Server, addresses ...string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if slices.Contains(addresses, address) {
@@ -64,7 +64,7 @@ func blackholes(s *zktest.Server, addresses ...string) func(context.Context, str
 	}
 }
 
-// by returns the configuration of a link that knows its servers by name.
+// by returns the configuration of a link that knows its servers by their names.
 func by(s *zktest.Server, names *nameService) Config {
 	c := to(s)
 	c.LookUp = names.lookUp
@@ -72,7 +72,7 @@ func by(s *zktest.Server, names *nameService) Config {
 }
 
 func TestAServerThatMovesIsFoundAgain(t *testing.T) {
-	for _, before := range [][]string{{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}} { // one of these is not dialed at first
+	for _, before := range [][]string{{"10.0.0.1"}, {"10.0.0.1", "10.0.0.2"}} { // in the second case, one address is not dialed at first
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			names := new(nameService)
 			names.set("zk", before...)
@@ -89,7 +89,7 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 		names := new(nameService)
 		names.set("zk", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 		dialed := make(map[string]bool)
-		for range 30 { // all to one of them: once in 10^13 runs
+		for range 30 { // the probability that all are dialed at one address is 1 in 10^13
 			dial(t, by(s, names), "zk:2181")
 			sessions := s.Sessions()
 			dialed[sessions[len(sessions)-1].Member] = true
@@ -101,7 +101,7 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
 	type row struct {
 		trouble func(*zktest.Server)
-		lost    []string // addresses that do not even refuse
+		lost    []string // addresses that do not even refuse a connection
 		within  time.Duration
 	}
 	need.Each(t, map[string]row{
@@ -195,7 +195,7 @@ func TestDialFailsSoonIfNoNameCanBeLookedUp(t *testing.T) {
 	})
 }
 
-// If the name service is also unavailable when a program starts, the servers are found later.
+// If the name service is unavailable when a program starts, the servers are found later.
 func TestLazyStartLooksNamesUpUntilTheyAreKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		names := new(nameService)
@@ -213,7 +213,7 @@ func TestLazyStartLooksNamesUpUntilTheyAreKnown(t *testing.T) {
 	})
 }
 
-// This happens where a server's name is removed while the server is down.
+// This happens if the name of a server is removed while the server is down.
 func TestOneNameIsEnough(t *testing.T) {
 	for range 5 { // the order is random
 		bubble(t, func(t *testing.T, s *zktest.Server) {

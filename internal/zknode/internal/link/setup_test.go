@@ -19,12 +19,12 @@ import (
 
 const (
 	addr    = "127.0.0.1:2181"
-	timeout = 6 * time.Second // of the sessions
+	timeout = 6 * time.Second // the timeout of the sessions
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bubble runs f with a server of its own in virtual time. The end of the bubble checks that no goroutine is left.
+// bubble runs f with a new server, in virtual time. The end of the bubble checks that no goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,7 +33,7 @@ func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server)) {
 	})
 }
 
-// each runs f for each case, with a server of its own.
+// each runs f for each case, each time with a new server.
 func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktest.Server, c C)) {
 	t.Helper()
 	need.Each(t, cases, func(t *testing.T, c C) {
@@ -55,7 +55,7 @@ func dial(t *testing.T, c Config, servers ...string) *Link {
 	return l
 }
 
-// tryDial waits for a session until ctx is done. On an error nothing is left.
+// tryDial returns a link with a session. It waits for the session until ctx ends. After an error nothing has to be closed.
 func tryDial(ctx context.Context, c Config, servers ...string) (*Link, error) {
 	l := New(c)
 	err := l.Dial(ctx, servers)
@@ -76,7 +76,7 @@ func shut(l *Link) {
 	}
 }
 
-// member returns the member to which the only session is connected, "" if it is not connected.
+// member returns the member to which the only session is connected. If it is not connected, member returns "".
 func member(t *testing.T, s *zktest.Server) string {
 	t.Helper()
 	synctest.Wait()
@@ -91,7 +91,7 @@ func put(t *testing.T, conn *zk.Conn, paths ...string) {
 	zkconn.Put(t, conn, 0, paths...)
 }
 
-// watch makes l watch a node, or its children. The channel is closed at the first event.
+// watch makes l watch a node or its children. The returned channel is closed at the first event.
 func watch(t *testing.T, l *Link, path string, children bool) (fired chan struct{}) {
 	t.Helper()
 	fired = make(chan struct{})

@@ -23,7 +23,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A replay is a connection that delivers one frame again and again.
+// A replay is a connection that delivers the same frame again and again.
 type replay struct {
 	net.Conn
 	frame, rest []byte
@@ -45,8 +45,8 @@ func newDialed() *dialed {
 	return d
 }
 
-// replySocket returns a socket that receives replies to op, and a function that requests one, and reads and returns it as the library
-// does.
+// replySocket returns a function read for a socket on which replies to op arrive. The function requests a reply, reads the reply in the way
+// of the library, and returns it.
 func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	l := newDialed()
 	var reply wire.Encoder
@@ -89,7 +89,7 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// At ten thousand requests a second the range lasts for two and a half days.
+// At ten thousand requests per second, the range of xids lasts for two and a half days.
 func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.lastXid = math.MinInt32 + 1
@@ -98,7 +98,7 @@ func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	need.List(t, "xids", got, math.MinInt32, firstXid-1, firstXid)
 }
 
-// Some replies, such as those to credentials, have no zxid. Such replies must not reset the highest zxid seen.
+// Some replies, such as the reply to credentials, have no zxid. They must not reset the highest zxid that was seen.
 func TestWhatWasSeenStaysSeen(t *testing.T) {
 	d := newDialed()
 	s := newSocket(&replay{}, "server", d)
@@ -114,14 +114,14 @@ func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
 		l := dial(t, to(s), addr)
 		shut(l)
 		late, far := net.Pipe()
-		l.config.Dial = func(context.Context, string, string) (net.Conn, error) { return late, nil } // takes no notice of the end
+		l.config.Dial = func(context.Context, string, string) (net.Conn, error) { return late, nil } // this dialer ignores the end of its context
 		wantErr(t, "dial", need.ErrOf(l.transport.(*dialed).dial("tcp", addr, time.Second)), second.ErrClosed)
 		far.SetDeadline(time.Now().Add(time.Second))
 		wantErr(t, "at the other end", need.ErrOf(far.Read(make([]byte, 1))), io.EOF)
 	})
 }
 
-// The connection may be of a type other than TCP, without buffers that accept a handshake.
+// The connection may be of another type than TCP, without buffers that could accept a handshake.
 func TestServerThatReadsNothingIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		c, deaf := to(s), true
@@ -140,7 +140,7 @@ func TestServerThatReadsNothingIsLeft(t *testing.T) {
 	})
 }
 
-// A deaf connection accepts no more data once it is told to.
+// A deaf is a connection that accepts no more data when the field now is set.
 type deaf struct {
 	net.Conn
 	now *atomic.Bool
@@ -153,7 +153,7 @@ func (d deaf) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// The connection ends because of the failed write; the reported reason is that of the write.
+// The connection ends because a write has failed. The reported reason is the error of the write.
 func TestWhyAWriteFailedIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		c, now := to(s), new(atomic.Bool)
@@ -173,7 +173,7 @@ func TestWhyAWriteFailedIsTold(t *testing.T) {
 	})
 }
 
-// The answer may have been read together with what came before it. All callers have already got the error that there will be no more
+// The answer may have been read together with the data before it. All callers have already got the error that there will be no more
 // answers.
 func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
@@ -186,7 +186,7 @@ func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
 	wantMention(t, err, "which was never sent")
 }
 
-// Close may have been looking for a session before.
+// Close may have looked for a session before this one was stored.
 func TestSessionOfALinkThatHasEndedIsOver(t *testing.T) {
 	d := newDialed()
 	d.link.End()

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The library has one goroutine that connects, and Close waits for that goroutine. Only the goroutine that runs the program's dialer
-// stays.
+// The library has one goroutine that connects, and Close waits for that goroutine. After Close, only the goroutine that runs the program's
+// dialer is left.
 func TestDialerThatIgnoresItsContextHoldsUpNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var hangs atomic.Bool
@@ -54,7 +54,7 @@ func TestDialerThatIgnoresItsContextHoldsUpNothing(t *testing.T) {
 	})
 }
 
-// A counted connection is open until it is closed.
+// A counted is a connection that counts as open until it is closed.
 type counted struct {
 	net.Conn
 	once sync.Once

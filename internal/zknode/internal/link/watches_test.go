@@ -14,7 +14,7 @@ import (
 
 const beat = timeout / 8
 
-// abandon watches a number of paths and then drops all watchers.
+// abandon watches a number of paths, and then drops all watchers.
 func abandon(t *testing.T, l *Link, paths int) {
 	t.Helper()
 	put(t, l.Conn, "/q")
@@ -53,7 +53,7 @@ func TestWatchThatIsNeededAgainIsKept(t *testing.T) {
 	})
 }
 
-// The new watch would be removed together with the unused one.
+// Without this, the new watch would be removed together with the unused watch.
 func TestWhoNeedsAWatchDuringItsRemovalLooksAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
@@ -88,7 +88,7 @@ func TestManyWatchesAreRemovedAFewAtATime(t *testing.T) {
 		l := dial(t, to(s), addr)
 		abandon(t, l, mostRemoved+10)
 		need.Equal(t, "watches", s.Watches(), mostRemoved+10)
-		for range 30 { // three beats
+		for range 30 { // the time of three heartbeats
 			if s.Watches() > mostRemoved {
 				time.Sleep(beat / 10)
 			}
