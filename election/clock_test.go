@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The timers of a stopped process are late, so only a check of the clock shows that its lease is over.
+// The timers of a stopped process are late. Therefore only a check of the clock shows that its lease has ended.
 func TestLeaderLooksAtTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, link := dial(t, s, "a")
@@ -35,7 +35,7 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 	})
 }
 
-// The timers stand still during the sleep, so the first check has to end the context.
+// The timers do not run during the sleep. Therefore the first check has to end the context.
 func TestLeaderWhoseMachineSleptForALeaseDoesNotLead(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, _ := dial(t, s, "a")
@@ -54,7 +54,7 @@ func TestLeaderWhoseMachineSleptForALeaseDoesNotLead(t *testing.T) {
 
 func TestNothingIsDoneInATermThatIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		var lose sync.Once // before the grant reaches the waiter
+		var lose sync.Once // called before the waiter gets the grant
 		locks := registry(t, s, "a", tier.WithObserver(tier.Observer{Acquired: func(_ context.Context, a tier.AcquiredEvent) {
 			lose.Do(func() {
 				s.Expire(path, 0)

@@ -34,7 +34,7 @@ func TestLeaderIsTheOneThatLeads(t *testing.T) {
 	})
 }
 
-// An observation is what an observer has received.
+// An observation has the leaders that an observer has received.
 type observation struct {
 	labels []string
 	terms  []int64
@@ -63,7 +63,7 @@ func observe(t *testing.T, e *election.Election) *observation {
 
 func (o *observation) saw(t *testing.T, labels string) {
 	t.Helper()
-	time.Sleep(2 * time.Second) // for the next look
+	time.Sleep(2 * time.Second) // the next poll comes in this time
 	synctest.Wait()
 	need.Equal(t, "observed", strings.Join(o.labels, ""), labels)
 	need.WantErr(t, "observed", o.err, nil)
@@ -99,7 +99,7 @@ func TestTheEndOfAnObservationIsNoError(t *testing.T) {
 		p := start(t, s, new(diary), "a")
 		o := observe(t, election.New(registry(t, s, "observer"), path))
 		o.saw(t, "a")
-		thaw := s.Freeze() // so that it ends in the middle of a look
+		thaw := s.Freeze() // so that the observer ends in the middle of a poll
 		time.Sleep(5 * time.Second)
 		o.stop()
 		<-o.ended
@@ -109,7 +109,7 @@ func TestTheEndOfAnObservationIsNoError(t *testing.T) {
 	})
 }
 
-// A server that lags may show an earlier leader, and one that hides tokens shows no token.
+// A server that lags behind may show an earlier leader. A server that hides tokens shows no token.
 func TestObserverNeverGoesBack(t *testing.T) {
 	leader := func(id string, term int64) tier.Contender { return tier.Contender{ID: id, Token: term} }
 	for _, c := range []struct {
@@ -119,7 +119,7 @@ func TestObserverNeverGoesBack(t *testing.T) {
 		{leader("a", 5), tier.Contender{}, true},
 		{leader("a", 5), leader("a", 5), false},
 		{leader("b", 7), leader("a", 5), true},
-		{leader("a", 7), leader("a", 5), true}, // on etcd a name can come back
+		{leader("a", 7), leader("a", 5), true}, // on etcd a name may be used again
 		{leader("a", 5), leader("b", 7), false},
 		{leader("a", 0), tier.Contender{}, true},
 		{leader("a", 0), leader("a", 0), false},

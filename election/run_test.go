@@ -22,7 +22,7 @@ func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 		told := make(chan struct{})
 		lead := slow.lead
 		slow.lead = func(ctx context.Context, term int64) error {
-			return lead(context.WithoutCancel(ctx), term) // ignores the end, until something comes on reign
+			return lead(context.WithoutCancel(ctx), term) // ignores the end of its context until the test sends to reign
 		}
 		slow.run()
 		next := start(t, s, d, "next")[0]
@@ -30,10 +30,10 @@ func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 		context.AfterFunc(slow.ctx, func() { close(told) })
 		slow.stop()
 		<-told
-		time.Sleep(10 * sessionTimeout) // virtual
+		time.Sleep(10 * sessionTimeout) // this time is virtual
 		synctest.Wait()
 		need.Equal(t, "who leads while the function of the one before is at work", d.leader(), "slow")
-		slow.follows() // its context has ended
+		slow.follows() // the context of slow has ended
 		slow.reign <- nil
 		slow.returns(context.Canceled)
 		next.leads(slow)
@@ -42,7 +42,7 @@ func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 
 func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		const long = 10 * time.Second // of a term that was well
+		const long = 10 * time.Second // the shortest term that is followed by a short pause
 		start := time.Now()
 		var pauses []time.Duration
 		var ended time.Time
@@ -96,7 +96,7 @@ func TestStopEndsTheCampaign(t *testing.T) {
 			p[1].leads(p[0])
 			time.Sleep(time.Minute)
 			need.Equal(t, "candidates after one has stopped", len(s.Queue(path)), 1)
-			p[0].run() // and comes back
+			p[0].run() // runs again
 			p[1].reign <- election.ErrStop
 			p[1].returns(nil)
 			p[0].leads(p[1])
@@ -166,7 +166,7 @@ func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
 	})
 }
 
-// However often Run is called in one process, other processes get to lead.
+// However often Run is called in one process, other processes can still lead.
 func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)

@@ -42,15 +42,15 @@ type process struct {
 	label string
 	diary *diary
 
-	reign chan error         // ends a term: what the function returns
-	ctx   context.Context    // of Run
+	reign chan error         // receives the result of the leading function, which ends the term
+	ctx   context.Context    // the context of Run
 	stop  context.CancelFunc // ends Run
 	ended chan struct{}      // closed when Run has returned
-	err   error              // what it has returned, or panicked with
+	err   error              // the error that Run has returned, or the value with which it has panicked
 	lead  func(ctx context.Context, term int64) error
 }
 
-// A diary is the record of all processes together.
+// A diary records the terms of all processes.
 type diary struct {
 	mu      sync.Mutex // guards the fields below
 	leading string
@@ -88,7 +88,7 @@ func (d *diary) leader() string {
 	return d.leading
 }
 
-// newProcess creates a candidate, and does not run it. Once it runs, it leads until its context ends or something is sent on reign.
+// newProcess creates a candidate, but does not run it. When it runs and leads, it leads until its context ends or the test sends to reign.
 func newProcess(t *testing.T, s *memory.Server, d *diary, label string) *process {
 	t.Helper()
 	return candidateOf(t, registry(t, s, label), d, label)
@@ -128,7 +128,7 @@ func (p *process) run() *process {
 	return p
 }
 
-// start is newProcess and run.
+// start creates candidates and runs them.
 func start(t *testing.T, s *memory.Server, d *diary, labels ...string) (all []*process) {
 	t.Helper()
 	for _, label := range labels {
@@ -137,7 +137,7 @@ func start(t *testing.T, s *memory.Server, d *diary, labels ...string) (all []*p
 	return all
 }
 
-// leads checks that p leads, and that only p says so.
+// leads checks that p leads, and that no other process believes that it leads.
 func (p *process) leads(others ...*process) {
 	p.t.Helper()
 	synctest.Wait()

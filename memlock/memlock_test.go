@@ -34,7 +34,7 @@ func play(t *testing.T, test func(t *testing.T, server *memlock.Server, a, b *ti
 	})
 }
 
-// acquire starts an acquisition. The returned function waits for its end, and returns when it ended and with which error.
+// acquire starts an acquisition. The returned function waits for its end. It returns how long the acquisition took, and its error.
 func acquire(t *testing.T, locks *tier.Registry) (after func() (time.Duration, error)) {
 	begun, ended := time.Now(), make(chan error, 1)
 	var took time.Duration
@@ -81,7 +81,7 @@ func TestTwoRegistriesAreTwoProcesses(t *testing.T) {
 func TestAProcessThatIsCutOffLosesItsLockBeforeAnotherOneHasIt(t *testing.T) {
 	play(t, func(t *testing.T, server *memlock.Server, a, b *tier.Registry) {
 		hold := need.Get(a.Mutex(path).Acquire(t.Context()))(t)
-		time.Sleep(time.Minute) // renewals come
+		time.Sleep(time.Minute) // renewals are sent in this time
 		begun := time.Now()
 		heal := server.CutOff(a)
 		got := acquire(t, b)
@@ -160,7 +160,7 @@ func TestAClosedRegistryIsForgotten(t *testing.T) {
 		need.WantErr(t, "the hold", hold.Err(), tier.ErrLost)
 		_, err := acquire(t, b)()
 		need.OK(t, err)
-		server.Expire(a) // the registry has no process any more
+		server.Expire(a) // after this, the registry has no process
 		server.Delay(a, time.Hour)
 		server.LoseAnswers(a, 1)
 		server.CutOff(a)()

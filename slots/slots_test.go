@@ -25,16 +25,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const path = "/jobs/report"
 
-// A fleet is processes that run one job, in virtual time, which begins at midnight.
+// A fleet is a number of processes that run one job in virtual time. Virtual time begins at midnight.
 type fleet struct {
 	*testing.T
 	server *memlock.Server
 	opts   []slots.Option
 
 	mu     sync.Mutex // guards the fields below
-	runs   []*run     // in the order of their begin
+	runs   []*run     // in the order of their beginnings
 	events []slots.Event
-	done   map[time.Time]bool // slots whose outcome was written
+	done   map[time.Time]bool // the slots whose outcome was written
 }
 
 // A run is a call of the job.
@@ -47,7 +47,7 @@ func (f *fleet) connect() *tier.Registry {
 	return need.Get(f.server.Connect(tier.WithLeaseTTL(10 * time.Second)))(f.T)
 }
 
-// begin starts a process, which runs until the end of its context.
+// begin starts a process. The process runs until its context ends.
 func (f *fleet) begin(
 	ctx context.Context, locks *tier.Registry, work func(context.Context, slots.Slot) error, opts ...slots.Option,
 ) (end chan error) {
@@ -82,7 +82,7 @@ func play(t *testing.T, test func(f *fleet), opts ...slots.Option) {
 	})
 }
 
-// alone runs one process for a time.
+// alone runs a single process for a time.
 func (f *fleet) alone(d time.Duration, work func(context.Context, slots.Slot) error, opts ...slots.Option) error {
 	ctx, cancel := context.WithTimeout(f.Context(), d)
 	defer cancel()
@@ -91,7 +91,7 @@ func (f *fleet) alone(d time.Duration, work func(context.Context, slots.Slot) er
 	return <-f.begin(ctx, locks, work, opts...)
 }
 
-// minutes are the slots that ran, as minutes of the day, each with its attempt if that is not the first.
+// minutes returns the slots that ran, as minutes of the day. If it is not the first attempt, the attempt follows.
 func (f *fleet) minutes() string {
 	var all []string
 	for _, r := range f.runs {
@@ -104,7 +104,7 @@ func (f *fleet) minutes() string {
 	return strings.Join(all, " ")
 }
 
-// kinds are what was reported.
+// The method kinds returns the kinds of the reported events.
 func (f *fleet) kinds() string {
 	var all []string
 	for _, e := range f.events {
@@ -159,7 +159,7 @@ func TestSlotCostsTwoWrites(t *testing.T) {
 			defer locks.Close()
 			go slots.New(locks.Mutex(path), slots.Every(time.Minute, time.Time{})).Run(ctx, func(context.Context, slots.Slot) error {
 				if before == 0 {
-					before = server.Writes() // one of them for this slot
+					before = server.Writes() // one write for this slot is included
 				}
 				return nil
 			})
@@ -194,11 +194,11 @@ func TestSlotsThatPassDuringALongRunAreMissedOnes(t *testing.T) {
 			time.Sleep(150 * time.Second)
 			return nil
 		})
-		need.Equal(t, "slots", f.minutes(), "1 3 6") // 1 ends at 3:30, 3 at 6:00
+		need.Equal(t, "slots", f.minutes(), "1 3 6") // slot 1 ends at 3:30, and slot 3 at 6:00
 	})
 }
 
-// The process dies in the middle of a run: it writes nothing any more.
+// crash makes the process die in the middle of a run. After that it writes nothing.
 func crash(f *fleet, opts ...slots.Option) {
 	locks := f.connect()
 	defer locks.Close()
@@ -246,7 +246,7 @@ func TestSlotThatFailedRunsAgainUpToTheLimitWithGrowingPauses(t *testing.T) {
 	}, slots.AfterError(2, 10*time.Second))
 }
 
-// The end of a process is no failure of its job.
+// If a process ends, its job has not failed.
 func TestRunThatTheEndOfItsContextInterruptsCountsAsCrashed(t *testing.T) {
 	play(t, func(f *fleet) {
 		f.alone(90*time.Second, func(ctx context.Context, _ slots.Slot) error {
@@ -256,7 +256,7 @@ func TestRunThatTheEndOfItsContextInterruptsCountsAsCrashed(t *testing.T) {
 		f.alone(time.Minute, brief)
 		need.Equal(t, "slots", f.minutes(), "1 1(2) 2")
 	}, slots.AfterCrash(slots.Retry))
-	play(t, func(f *fleet) { // and one that has finished is done
+	play(t, func(f *fleet) { // a run that has finished counts as done
 		f.alone(90*time.Second, func(ctx context.Context, _ slots.Slot) error {
 			<-ctx.Done()
 			return nil
@@ -300,7 +300,7 @@ func TestEveryCountsFromItsOrigin(t *testing.T) {
 	}
 }
 
-// Processes die, are cut off, lose sessions and answers at random, and their clocks differ by up to five seconds.
+// Processes die, are cut off, and lose sessions and answers at random. Their clocks differ by up to five seconds.
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, policy := range []slots.Policy{slots.Skip, slots.Retry} {
@@ -323,7 +323,7 @@ func randomFaults(f *fleet, random *rand.Rand, policy slots.Policy) {
 		})
 	}
 	processes.Wait()
-	for range 20 { // what is left
+	for range 20 { // these run the remaining slots
 		f.alone(2*time.Minute, brief)
 	}
 	last, seen := time.Time{}, make(map[time.Time]*run)
@@ -346,7 +346,7 @@ func randomFaults(f *fleet, random *rand.Rand, policy slots.Policy) {
 	}
 }
 
-// life is that of one process, with faults, up to its death.
+// life runs one process, with faults, until the process dies.
 func life(f *fleet, over context.Context, dice *rand.Rand) {
 	locks := f.connect()
 	defer locks.Close()
@@ -368,7 +368,7 @@ func life(f *fleet, over context.Context, dice *rand.Rand) {
 		}
 		switch dice.IntN(5) {
 		case 0:
-			f.server.CutOff(locks) // and it dies
+			f.server.CutOff(locks) // the process dies while it is cut off
 			kill()
 			<-ended
 			return

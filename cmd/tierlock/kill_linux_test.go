@@ -15,7 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// chain is a chain of processes: each forks the next one and exits, as long as the directory in its argument exists.
+// The program chain starts a chain of processes. Each process forks the next one and exits, as long as the directory in its argument
+// exists.
 const chain = `while (-d $ARGV[0]) { exit if fork }`
 
 // Such a chain is killed, inside and outside of the command's process group, before the run ends. Sending KILL must not need to open a

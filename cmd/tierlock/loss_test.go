@@ -13,7 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// After kill -9 of the runner, what the command has left behind is killed, and the lock is released, just as with the command itself.
+// After a kill -9 of the runner, the processes that the command has left behind are killed, and the lock is released. The same happens with
+// the command itself.
 func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -28,8 +29,8 @@ func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	next.Exits(0)
 }
 
-// A keeper that is killed, or stopped, can neither renew the lease nor end the command. The front then kills everything before the
-// servers give the lock away.
+// If the keeper is killed or stopped, it can neither renew the lease nor end the command. The front then kills everything before the
+// servers grant the lock to another process.
 func TestFrontKillsEverythingWithoutTheKeeper(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -56,7 +57,7 @@ func TestFrontKillsEverythingWithoutTheKeeper(t *testing.T) {
 	}
 }
 
-// On Linux the kernel kills the command together with its keeper, even if the front is stopped and cannot.
+// On Linux the kernel kills the command together with its keeper, even if the front is stopped and cannot kill it.
 func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -89,7 +90,7 @@ func TestStoppedRunnerLosesNothing(t *testing.T) {
 	p.Exits(6)
 }
 
-// A stopped command keeps its lock, and KILL reaches it all the same.
+// If a command is stopped, it keeps its lock, and KILL still reaches it.
 func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -20,14 +20,15 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// On Windows, run is tested with the server of dev, since no other is available. The other tests of the command are for Unix.
+// On Windows, run is tested with the server of the subcommand dev, because no other server is available. The other tests of the command are
+// for Unix.
 
-// short sets the session of runs that lose a lock in a test: the margin is 1.33 s.
+// The flag short sets the session of runs that lose a lock in a test. The margin is then 1.33 s.
 const short = "-session 4s "
 
 var kernel32, ntdll = syscall.NewLazyDLL("kernel32.dll"), syscall.NewLazyDLL("ntdll.dll")
 
-// onWine says that this is Wine instead of Windows: Ctrl-Break cannot be sent, and Ctrl-C reaches one process group.
+// onWine is true if this is Wine and not Windows. On Wine, Ctrl-Break cannot be sent, and Ctrl-C reaches only one process group.
 var onWine = ntdll.NewProc("wine_get_version").Find() == nil
 
 func TestMain(m *testing.M) {
@@ -53,7 +54,7 @@ func start(t *testing.T, addr string, args ...string) *commandtest.Tool {
 	return commandtest.Start(t, []string{"TIERLOCK_STORE=zk://" + addr}, args...)
 }
 
-// await returns when the path has this number of contenders.
+// await returns when the path has the given number of contenders.
 func await(t *testing.T, server *zktest.Server, path string, contenders int) {
 	t.Helper()
 	childtest.Eventually(t, fmt.Sprint(contenders, " at ", path), func() bool { return len(server.Children(path)) == contenders })
@@ -87,8 +88,8 @@ func TestCommandIsTheRunnersOwn(t *testing.T) {
 	stage.Nobody()
 }
 
-// One command runs at a time, and the lock is kept until everything that it has started is gone, including processes that have left the
-// console.
+// Only one command runs at a time. The lock is kept until all processes that the command has started have ended, including processes that
+// have left the console.
 func TestLockStaysForWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -109,8 +110,8 @@ func TestLockStaysForWhatIsLeft(t *testing.T) {
 	next.Exits(0)
 }
 
-// When the lease runs out, the command is asked to end. After the grace it is killed with all that it has started, before another one
-// begins.
+// When the lease runs out, the command is asked to end. After the grace it is killed with all processes that it has started, before another
+// command begins.
 func TestLossEndsTheCommandBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -129,7 +130,7 @@ func TestLossEndsTheCommandBeforeTheNext(t *testing.T) {
 	next.Exits(0)
 }
 
-// break kills the command at once; revoke ends it with a grace.
+// The subcommand break kills the command at once. The subcommand revoke ends it with a grace.
 func TestBreakAndRevokeEndTheCommand(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -164,8 +165,8 @@ func asked(t *testing.T, env []string, args string) *logtest.Log {
 	return out
 }
 
-// After TerminateProcess of either process, or with the keeper's threads suspended for a while, nothing that the command has started is
-// left, and only then another command begins.
+// One of the two processes ends by TerminateProcess, or the keeper's threads are suspended for a while. Then no process that the command
+// has started is left, and only after that another command begins.
 func TestKilledRunnerLeavesNothing(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -196,7 +197,7 @@ func TestKilledRunnerLeavesNothing(t *testing.T) {
 	})
 }
 
-// on calls do with a handle of a process.
+// The function on calls do with a handle of a process.
 func on(t *testing.T, pid int, do func(process syscall.Handle, status uint32) error) {
 	t.Helper()
 	const terminateAndSuspend = 0x1 | 0x800
@@ -246,7 +247,7 @@ func TestCtrlCIsTheCommands(t *testing.T) {
 	}
 }
 
-// Programs can send Ctrl-Break to the process group of the runner. The runner forwards it.
+// Programs can send Ctrl-Break to the process group of the runner. The runner forwards it to the command.
 func TestCtrlBreakIsPassedOn(t *testing.T) {
 	t.Parallel()
 	if onWine {
@@ -274,13 +275,13 @@ func TestCtrlBreakIsPassedOn(t *testing.T) {
 	}
 }
 
-// A console is a console window of its own, in which a program runs.
+// A console is a separate console window in which a program runs.
 type console struct {
 	*commandtest.Tool
 	keyboard io.Writer
 }
 
-// atConsole starts the command at a console. Its process group is shared, as a shell does it, or separate, as programs do it.
+// atConsole starts the command at a console. Its process group is shared, as with a shell, or separate, as with other programs.
 func atConsole(t *testing.T, addr, group string, args ...string) console {
 	t.Helper()
 	const noWindow = 0x08000000
@@ -300,7 +301,7 @@ func (c console) types(key string) { fmt.Fprintln(c.keyboard, key) }
 // beConsole runs a program at this process's console, and executes the keyboard events on its input.
 func beConsole(group string, command []string) {
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
-	kernel32.NewProc("SetConsoleCtrlHandler").Call(0, 0) // the program is to get Ctrl-C
+	kernel32.NewProc("SetConsoleCtrlHandler").Call(0, 0) // makes sure that the program gets Ctrl-C
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	if group == "apart" {

@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// short sets the session of runs that lose a lock in a test: the margin is 1.33 s.
+// The flag short sets the session of runs that lose a lock in a test. The margin is then 1.33 s.
 const short = "-session 4s "
 
 func TestMain(m *testing.M) {
@@ -53,7 +53,7 @@ func proxyTo(t *testing.T, server *zkserver.Server) *faultproxy.Proxy {
 	return proxy
 }
 
-// operate returns a plain connection to the server, as operators use.
+// operate returns a connection such as operators use.
 func operate(t *testing.T, server *zkserver.Server) *zk.Conn {
 	t.Helper()
 	return zkconn.Start(t, []string{server.Addr(), server.Addr()}, 10*time.Second, nil)
@@ -77,7 +77,7 @@ func deleteQueue(t *testing.T, conn *zk.Conn, path string) {
 	}
 }
 
-// black makes the proxy drop everything, without an error.
+// deleteQueue deletes the whole queue, including the holder.
 func black(proxy *faultproxy.Proxy) {
 	proxy.Mute(zktest.Request)
 	proxy.Mute(zktest.Reply)

@@ -19,7 +19,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if signal.Ignored(sig) { // under nohup, which the command inherits
+		if signal.Ignored(sig) { // a signal that is ignored here, as under nohup, is also ignored in the command
 			continue
 		}
 		stage := commandtest.NewStage(t)
@@ -39,19 +39,19 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// A signal also ends a runner that still looks for a server.
+// A signal also ends a runner that is still looking for a server.
 func TestSignalEndsTheConnecting(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	proxy := proxyTo(t, server)
 	proxy.Refuse()
 	p := start(t, proxy.Addr(), commandtest.Under("", "/connecting", "true")...)
-	p.Keeper() // which may die of the signal before it can catch it
+	p.Keeper() // before it catches signals, the keeper may die of the signal
 	p.Signal(syscall.SIGTERM)
 	p.Exits(128 + int(syscall.SIGTERM))
 }
 
-// A kill -9 of a runner that waits leaves nothing in the queue.
+// After a kill -9 of a runner that waits, nothing of it is left in the queue.
 func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// startStuck starts tierlock with a full pipe as stderr, which is not read.
+// startStuck starts tierlock with a full pipe as its stderr. Nothing reads from this pipe.
 func startStuck(t *testing.T, servers string, args ...string) *commandtest.Tool {
 	t.Helper()
 	var ends [2]int

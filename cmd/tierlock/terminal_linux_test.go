@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A screen is a terminal with a shell in it, as a user has it.
+// A screen is a terminal in which a shell runs.
 type screen struct {
 	t      *testing.T
 	master *os.File
@@ -49,7 +49,7 @@ func newScreen(t *testing.T, servers string, shell ...string) *screen {
 		for {
 			n, err := master.Read(buffer)
 			s.shown.Write(buffer[:n])
-			if err != nil { // the last process is gone
+			if err != nil { // the last process has ended
 				return
 			}
 		}
@@ -81,8 +81,8 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// The command has the terminal, including Ctrl-C, and afterwards the shell has it back. A shell that has started to read may miss its
-// signal until there is input, so the second command does not read.
+// The command has the terminal, including Ctrl-C, and after that the shell gets it back. If a shell has started to read, it may miss its
+// signal until there is input. Therefore the second command does not read.
 func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -124,7 +124,8 @@ func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 	s.shows("shell got two")
 }
 
-// Ctrl-Z stops the command and returns to the shell's prompt; fg continues the command. The locks are kept, here of two nested runs.
+// Ctrl-Z stops the command and returns to the prompt of the shell. The command fg continues it. The locks are kept. Here there are two
+// nested runs.
 func TestSuspendedAndContinued(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {

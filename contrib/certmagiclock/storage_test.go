@@ -26,13 +26,13 @@ var _ interface {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process returns the locks of another process. Locks of this registry linger by default, which the adapter has to prevent.
+// process returns the registry of a new process. Its locks linger by default, and the adapter has to prevent that.
 func process(t *testing.T, srv *zktest.Server) *tier.Registry {
 	t.Helper()
 	return locktest.Dial(t, srv, tier.WithLinger(time.Hour))
 }
 
-// storage returns another process's handle of an empty storage.
+// storage returns a new process's handle of an empty storage.
 func storage(t *testing.T, srv *zktest.Server) *certmagiclock.Storage {
 	return certmagiclock.New(&certmagic.FileStorage{Path: t.TempDir()}, process(t, srv), "/certmagic",
 		certmagiclock.WithLogger(slog.New(slog.DiscardHandler)))
@@ -41,7 +41,7 @@ func storage(t *testing.T, srv *zktest.Server) *certmagiclock.Storage {
 func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one, other := storage(t, srv), storage(t, srv)
-		for _, second := range []*certmagiclock.Storage{one, other} { // in the same process, and elsewhere
+		for _, second := range []*certmagiclock.Storage{one, other} { // in the same process, and in another process
 			lock(t, one, "issue_cert_*.example.com")
 			need.Equal(t, "a lock that is taken is had", need.Get(second.TryLock(t.Context(), "issue_cert_*.example.com"))(t), false)
 			short, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -103,8 +103,8 @@ func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
 	})
 }
 
-// CertMagic's retries call RenewLockLease, and then check whether another process has done the work. RenewLockLease must not fail forever
-// because the lock was lost once.
+// CertMagic's retries call RenewLockLease, and then check whether another process has done the work. RenewLockLease must not fail again and
+// again because the lock was lost once.
 func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
@@ -128,8 +128,8 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	})
 }
 
-// Unlock does not say whose lock it means. The Unlock of a goroutine that has lost its lock must not release the lock of the goroutine
-// that got it afterwards.
+// Unlock does not say which lock it means. If a goroutine has lost its lock, its Unlock must not release the lock of the goroutine that got
+// it later.
 func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s, other := storage(t, srv), storage(t, srv)
@@ -139,7 +139,7 @@ func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
 		synctest.Wait()
 		short := need.Within(t, time.Minute)
 		locktest.WantErr(t, "renewed while another goroutine has the lock", s.RenewLockLease(short, "a", time.Hour), context.DeadlineExceeded)
-		unlock(t, s, "a") // by the goroutine that lost it
+		unlock(t, s, "a") // called by the goroutine that has lost the lock
 		need.Equal(t, "the lock of the other goroutine was ended", need.Get(other.TryLock(t.Context(), "a"))(t), false)
 		unlock(t, s, "a")
 		lock(t, other, "a")

@@ -21,7 +21,7 @@ import (
 func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		const (
-			jobs  = 8 // each once a second
+			jobs  = 8 // each job has one slot per second
 			slots = 10
 		)
 		var mu sync.Mutex // guards the runs
@@ -44,7 +44,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 		time.Sleep(slots * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		for kind, want := range map[string]int{"with": 1, "without": 2} { // or else the clocks do not differ
+		for kind, want := range map[string]int{"with": 1, "without": 2} { // with another result, the clocks would not differ
 			need.AtLeast(t, kind+": slots that were run", len(runs[kind]), jobs*(slots-1))
 			most := 0
 			for _, n := range runs[kind] {
@@ -75,7 +75,7 @@ func TestIntervalsAreRunByEachProcessUnlessAtLeastFillsThem(t *testing.T) {
 	}
 }
 
-// seconds is a schedule with a slot each second, on a clock that is ahead of the real one.
+// A seconds is a schedule with one slot per second, on a clock that is ahead of the real one.
 type seconds struct{ phase, ahead time.Duration }
 
 func (s seconds) Next(t time.Time) time.Time {

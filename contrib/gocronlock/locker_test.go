@@ -23,7 +23,7 @@ var _ gocron.Locker = (*gocronlock.Locker)(nil)
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process returns the locks of another process. Locks of this registry linger by default, which the adapter has to prevent.
+// process returns the registry of a new process. Its locks linger by default, and the adapter has to prevent that.
 func process(t *testing.T, srv *zktest.Server) *tier.Registry {
 	t.Helper()
 	return locktest.Dial(t, srv, tier.WithLinger(time.Hour))
@@ -95,10 +95,10 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 		next := begin(t, other, "report")
 		need.Between(t, "the next run began after", time.Since(start), time.Second, time.Second+time.Second/4)
 		end(t, next)
-		synctest.Wait() // one has heard that its own lock is gone
+		synctest.Wait() // the first process has noticed that its own lock was released
 
 		start = time.Now()
-		run = begin(t, one, "report") // a long run leaves nothing to wait for
+		run = begin(t, one, "report") // after a long run there is no minimum time to wait for
 		time.Sleep(2 * time.Second)
 		end(t, run)
 		end(t, begin(t, other, "report"))

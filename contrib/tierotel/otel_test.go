@@ -57,7 +57,7 @@ func (b *bench) acquire(ctx context.Context, mu *tier.Mutex) *tier.Hold {
 	return need.Get(mu.Acquire(ctx))(b)
 }
 
-// ended returns the spans with a name that have ended.
+// ended returns the ended spans with the given name.
 func (b *bench) ended(name string) (spans tracetest.SpanStubs) {
 	for _, s := range b.spans.GetSpans() {
 		if s.Name == name {
@@ -67,11 +67,11 @@ func (b *bench) ended(name string) (spans tracetest.SpanStubs) {
 	return spans
 }
 
-// metrics returns all metrics, a line for each set of attributes.
+// metrics returns all metrics, with one line for each set of attributes.
 func (b *bench) metrics() string {
 	b.Helper()
 	var all metricdata.ResourceMetrics
-	if err := b.reader.Collect(context.Background(), &all); err != nil { // a reading belongs to no request
+	if err := b.reader.Collect(context.Background(), &all); err != nil { // the collection belongs to no request
 		b.Fatal(err)
 	}
 	var lines []string
@@ -196,7 +196,7 @@ func zeros() (lines []string) {
 func TestLossesAndFailuresBeginAtZero(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.wantMetrics(zeros()...)
-		b.wantMetrics(zeros()...) // and stay there
+		b.wantMetrics(zeros()...) // the values stay 0
 	})
 }
 
@@ -222,7 +222,7 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 			b.acquire(b.Context(), mu).Release()
 		}()
 		time.Sleep(time.Second)
-		synctest.Wait() // until the wait is known as a long one
+		synctest.Wait() // after this, the wait has been reported as a long one
 		b.wantMetrics("tierlock.holds 1", "tierlock.waiters 1", "tierlock.connected 1", "tierlock.grace_period 0",
 			"tierlock.held_locks 1 tierlock.path=/jobs/*", "tierlock.held_locks 0 tierlock.path=other",
 			"tierlock.oldest_hold 1 tierlock.path=/jobs/*", "tierlock.oldest_wait 1 tierlock.path=/jobs/*")
@@ -243,7 +243,7 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 			"tierlock.hold.duration 1×, 0s tierlock.path=other")
 		b.acquire(b.Context(), b.locks.Mutex("/customers/8", tier.WithLinger(time.Minute))).Release()
 		time.Sleep(time.Second)
-		b.wantMetrics("tierlock.held_locks 0 tierlock.path=other", "tierlock.oldest_hold 0 tierlock.path=other") // it lingers
+		b.wantMetrics("tierlock.held_locks 0 tierlock.path=other", "tierlock.oldest_hold 0 tierlock.path=other") // the lock lingers
 		documentation := string(need.Get(os.ReadFile("otel.go"))(b))
 		for line := range strings.Lines(b.metrics()) {
 			name := strings.Fields(line)[0]

@@ -33,7 +33,7 @@ const (
 	dashboardFile = "../../docs/grafana.json"
 )
 
-// promtool tests the alerts with simulated hours, with the limits and times of the document.
+// promtool tests the alerts in simulated hours, with the limits and times of the document.
 func TestAlertsByTheirUnitTests(t *testing.T) {
 	promtool := program(t, "PROMTOOL", "promtool")
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/alerts_test.yaml"}} {
@@ -42,15 +42,15 @@ func TestAlertsByTheirUnitTests(t *testing.T) {
 	}
 }
 
-// One hour of the alerts is half a minute here. Prometheus scrapes every half second, and a page that takes longer interrupts all alerts
-// about it.
+// In this test an hour of the alerts takes half a minute. Prometheus scrapes every half second. If a page takes longer, all alerts about it
+// are interrupted.
 const (
 	haste  = 120
 	scrape = 500 * time.Millisecond
 )
 
-// hasty returns the documented rules with their limits divided by haste. Rules that look back look back over the whole test, since they
-// have to see what came before, however long that took.
+// hasty returns the documented rules with their limits divided by haste. Rules that look back in time look back over the whole test,
+// because they have to see all that happened before, however long it took.
 func hasty(t *testing.T) string {
 	t.Helper()
 	text := need.Get(os.ReadFile(rulesFile))(t)
@@ -65,7 +65,7 @@ func hasty(t *testing.T) string {
 	})
 }
 
-// A hasGracePeriod is a store that reports a grace period once the test begins one.
+// A hasGracePeriod is a store that reports a grace period after the test has begun one.
 type hasGracePeriod struct {
 	second.Tier
 	why atomic.Pointer[second.GracePeriodError]
@@ -73,8 +73,8 @@ type hasGracePeriod struct {
 
 func (q *hasGracePeriod) GracePeriod() *second.GracePeriodError { return q.why.Load() }
 
-// A real Prometheus fires each of the documented alerts for a failure of its kind, and none without a failure. Each query of the
-// dashboard returns data.
+// A real Prometheus fires each of the documented alerts for a failure of its kind, and none without a failure. Each query of the dashboard
+// returns data.
 func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	t.Parallel()
 	shared, own := server(t), server(t)
@@ -92,7 +92,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	wait(t, healthy, "/healthy/a")
 	wait(t, troubled, "/stuck/a")
 	p.eventually(t, `sum(tierlock_connected) == 3`)
-	// It is healthy for three times as long as an alert waits.
+	// Everything is healthy for three times as long as an alert waits.
 	p.eventually(t, fmt.Sprintf("min(count_over_time(tierlock_connected[1h])) > %d and sum(tierlock_held_locks) == 2",
 		30*time.Minute/haste/scrape))
 	need.Empty(t, "in health there are alerts", p.ask(t, fired()))
@@ -114,7 +114,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	slots := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
 	slots.Begin(t.Context(), troubled.Mutex("/skipped/a"))
 	run := need.Get(slots.Begin(t.Context(), troubled.Mutex("/run/healthy")))(t)
-	slots.Begin(t.Context(), troubled.Mutex("/run/healthy")) // which is skipped
+	slots.Begin(t.Context(), troubled.Mutex("/run/healthy")) // this slot is skipped
 	need.OK(t, run.End())
 	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
 	locktest.WantErr(t, "Release", leader.Release(), nil)
@@ -149,7 +149,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	p.wantDashboard(t)
 }
 
-// fired returns a query for the alerts with these labels that have ever fired.
+// fired returns a query for the alerts with these labels that have fired at any time.
 func fired(labels ...string) string {
 	return fmt.Sprintf("present_over_time(ALERTS{%s}[1h])", strings.Join(append(labels, `alertstate="firing"`), ", "))
 }
@@ -182,7 +182,7 @@ func program(t *testing.T, variable, name string) string {
 	return path
 }
 
-// hanging is longer than Prometheus takes for anything here, even on a busy machine.
+// Prometheus needs less time than hanging for anything in this test, even on a busy machine.
 const hanging = 5 * time.Minute
 
 // A monitor is a Prometheus that scrapes pages.
@@ -224,7 +224,7 @@ func startPrometheus(t *testing.T, rules string, pages map[string]*httptest.Serv
 	return m
 }
 
-// get decodes the answer of Prometheus into data, and leaves data unchanged while Prometheus does not answer.
+// get decodes the answer of Prometheus into data. While Prometheus does not answer, data stays unchanged.
 func (m *monitor) get(t *testing.T, path string, data any) {
 	t.Helper()
 	answer, err := m.client.Get(m.url + "/api/v1/" + path)
@@ -266,7 +266,8 @@ func (m *monitor) eventually(t *testing.T, query string) (series []map[string]st
 	return series
 }
 
-// wantRules checks the number of rules, and that the text of each says what has happened and what to do, with labels that exist.
+// wantRules checks the number of rules. It also checks that the text of each rule says what has happened and what to do, with labels that
+// exist.
 func (m *monitor) wantRules(t *testing.T, number int) {
 	t.Helper()
 	var data struct {
@@ -311,7 +312,7 @@ func (m *monitor) wantDashboard(t *testing.T) {
 		need.That(t, panel.Title+" has no description, or no query", panel.Description != "" && len(panel.Targets) != 0)
 		for _, target := range panel.Targets {
 			query := all.Replace(target.Expr)
-			series := m.eventually(t, query) // which may have ended by now
+			series := m.eventually(t, query) // the series may have ended by now
 			for _, label := range regexp.MustCompile(`{{(\w+)}}`).FindAllStringSubmatch(target.LegendFormat, -1) {
 				need.That(t, panel.Title+": the legend names a label that is not there: "+label[1], series[0][label[1]] != "")
 			}

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// process returns the locks of a process, and its page of metrics.
+// process returns the registry of a new process, and its page of metrics.
 func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Registry, *httptest.Server) {
 	t.Helper()
 	return followed(t, dial(t, srv), need.Get(tierprom.New(tierprom.WithPaths(patterns...)))(t))
@@ -36,7 +36,7 @@ func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Regist
 func dial(t *testing.T, srv *zktest.Server) second.Tier {
 	t.Helper()
 	client := need.Get(zknode.Dial(t.Context(), "127.0.0.1:2181", zknode.WithDialContext(srv.DialContext),
-		zknode.WithSessionTimeout(40*time.Second)))(t) // no lease ends because the machine is busy
+		zknode.WithSessionTimeout(40*time.Second)))(t) // so long that no lease ends on a busy machine
 	return zknode.Tier(client)
 }
 
@@ -49,7 +49,7 @@ func followed(t *testing.T, store second.Tier, metrics *tierprom.Metrics) (*tier
 	registry.MustRegister(metrics)
 	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.HTTPErrorOnError, DisableCompression: true,
-		MaxRequestsInFlight: 1, // abandoned requests do not pile up on a busy machine
+		MaxRequestsInFlight: 1, // abandoned requests do not accumulate on a busy machine
 	}))
 	t.Cleanup(page.Close)
 	return locks, page
@@ -76,7 +76,8 @@ func wait(t *testing.T, locks *tier.Registry, path string) {
 	need.WantErr(t, "the next Acquire", <-next, nil)
 }
 
-// wantOn reads the page until it has all these lines, for ten seconds, since an event in another goroutine may be counted a moment later.
+// wantOn reads the page until it has all these lines. It tries for ten seconds, because an event in another goroutine may be counted a
+// moment later.
 func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -96,9 +97,9 @@ func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 }
 
 func TestScrape(t *testing.T) {
-	metrics := need.Get(tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*/*", "/jobs/*")))(t) // one twice is one
+	metrics := need.Get(tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*/*", "/jobs/*")))(t) // the repeated pattern counts once
 	locks, page := followed(t, dial(t, server(t)), metrics)
-	for i := range 100 { // any number of paths are few labels
+	for i := range 100 { // many paths have only a few labels
 		wait(t, locks, fmt.Sprintf("/jobs/%d", i))
 		wait(t, locks, fmt.Sprintf("/customers/%d/bill", i))
 		wait(t, locks, fmt.Sprintf("/elsewhere/%d", i))
@@ -135,7 +136,7 @@ func TestScrape(t *testing.T) {
 	locks.Close()
 }
 
-// The documentation of the package lists all metrics. It abbreviates names that begin like the one before.
+// The documentation of the package lists all metrics. A name that begins like the previous name is abbreviated.
 func TestEachMetricIsInTheDocumentation(t *testing.T) {
 	text := string(need.Get(os.ReadFile("tierprom.go"))(t))
 	list, _, _ := strings.Cut(text, "\npackage ")
@@ -148,7 +149,7 @@ func TestEachMetricIsInTheDocumentation(t *testing.T) {
 	}
 }
 
-// A hold and a wait have an age while they last, and none afterwards.
+// A hold and a wait have an age only while they last.
 func TestScrapeOfTheOldest(t *testing.T) {
 	t.Parallel()
 	locks, page := process(t, server(t), "/jobs/*")
@@ -195,7 +196,7 @@ func TestScrapeOfASemaphore(t *testing.T) {
 		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n", "tierlock_oldest_wait_seconds{path=\"/limits/*\"} 0\n",
 	)
 	srv.Expire(srv.Sessions()[0].ID)
-	<-three.Lost() // else its release may come before its loss
+	<-three.Lost() // otherwise its release might come before its loss
 	<-other.Lost()
 	three.Release()
 	other.Release()

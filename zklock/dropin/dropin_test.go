@@ -19,14 +19,14 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A behaviour is a row of the contract of zk.Lock: what is visible of a handle in a situation.
+// A behaviour is a row of the contract of zk.Lock. It describes what a user can see of a handle in a situation.
 type behaviour struct {
 	name      string
-	modelOnly bool                     // needs faults or a stillness that a real server cannot give
-	run       func(s *scene, h handle) // h is one of the process's own; how many nodes are left is noted at the end
-	want      string                   // what is seen of zk.Lock, and of dropin.Lock if nothing else is said
-	ours      string                   // what is seen of dropin.Lock where it differs
-	because   string                   // how the paragraph begins that says so in the documentation of dropin.Lock
+	modelOnly bool                     // the row needs faults or an idle state that a real server cannot provide
+	run       func(s *scene, h handle) // h is a handle of the first process; at the end the number of remaining nodes is noted
+	want      string                   // what is seen of zk.Lock, and also of dropin.Lock unless ours is set
+	ours      string                   // what is seen of dropin.Lock if it differs
+	because   string                   // the beginning of the paragraph in the documentation of dropin.Lock that explains the difference
 }
 
 const modelAddr = "127.0.0.1:2181"

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// without returns an ACL that lacks only this permission.
+// without returns an ACL that lacks only the given permission.
 func without(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 
 // permit gives all clients all permissions below the path.

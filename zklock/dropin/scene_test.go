@@ -23,10 +23,10 @@ type zkLock interface {
 	Unlock() error
 }
 
-// A scene runs a behaviour: two processes, one lock path, and notes of all that happens.
+// A scene runs a behavior. It has two processes and one lock path, and notes everything that happens.
 type scene struct {
 	t           *testing.T
-	srv         *zktest.Server // nil on a real server
+	srv         *zktest.Server // nil if the server is a real one
 	newLock     func(*zk.Conn, string, []zk.ACL) zkLock
 	path        string
 	acl         []zk.ACL
@@ -43,7 +43,7 @@ func newScene(t *testing.T, addr string, dialer zk.Dialer) *scene {
 	return s
 }
 
-// play compares the notes with the wanted ones.
+// play compares the notes with the expected notes.
 func (s *scene) play(b behaviour, want string) {
 	s.t.Helper()
 	b.run(s, s.handle("", s.conn))
@@ -55,7 +55,7 @@ func (s *scene) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-// named are the errors that a caller can distinguish.
+// The variable named has the errors that a caller can distinguish.
 var named = []struct {
 	err  error
 	name string
@@ -91,7 +91,7 @@ func nameOf(err error) string {
 	return strings.Join(names, "+")
 }
 
-// patience is how long a call may take before it counts as one that waits.
+// patience returns how long a call may take before it counts as a call that waits.
 func (s *scene) patience() time.Duration {
 	if s.srv == nil {
 		return time.Second
@@ -115,7 +115,7 @@ func (s *scene) original(name string, conn *zk.Conn) handle {
 	return handle{s, name, zk.NewLock(conn, s.path, s.acl)}
 }
 
-// A call may have to wait.
+// A call is a call of a handle that may have to wait.
 type call struct {
 	handle  handle
 	op      string
@@ -146,7 +146,8 @@ func (c call) end() bool {
 	}
 }
 
-// free lets a waiting call end before its connection is closed: the library may hang if a request is made while it closes (conn.go:527).
+// free lets a waiting call end before its connection is closed. If a request is made while the library closes, the library may hang
+// (conn.go:527).
 func (c call) free() {
 	s := c.handle.scene
 	for _, child := range s.children() {
@@ -154,7 +155,7 @@ func (c call) free() {
 	}
 	select {
 	case <-c.outcome:
-	case <-time.After(s.patience()): // it waits for something else
+	case <-time.After(s.patience()): // the call waits for something else
 	}
 }
 
@@ -164,7 +165,7 @@ func (h handle) lockWith(data string) bool {
 }
 func (h handle) unlock() bool { return h.begin("Unlock", h.zkLock.Unlock).end() }
 
-// still returns once the bubble is idle, where that can be known.
+// still returns when the bubble is idle. On a real server that cannot be known.
 func (s *scene) still() {
 	if s.srv != nil {
 		synctest.Wait()
@@ -203,7 +204,7 @@ func (s *scene) close() {
 	s.still()
 }
 
-// removed deletes a child, as its owner or an operator would.
+// removed deletes a child, as its owner or an operator would do.
 func (s *scene) removed(child string) {
 	s.t.Helper()
 	need.OK(s.t, s.other.Delete(s.path+"/"+child, -1))
@@ -217,7 +218,7 @@ func (s *scene) data() []byte {
 	return data
 }
 
-// put creates a node as another program would, with its parents.
+// put creates a node with its parents, as another program would do.
 func (s *scene) put(path string, acl []zk.ACL) {
 	s.t.Helper()
 	for i := 1; i <= len(path); i++ {

@@ -16,11 +16,11 @@ import (
 // A locker creates handles, each for one goroutine.
 type locker func() zkLock
 
-// fleet makes ten goroutines of each locker acquire the lock again and again for some seconds of virtual time, and returns how often each
-// locker had it.
+// fleet makes ten goroutines of each locker acquire the lock again and again for some seconds of virtual time. It returns how many times
+// each locker had the lock.
 func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	t.Helper()
-	ctx := need.Within(t, 5*time.Second+500*section) // 16 rounds at least
+	ctx := need.Within(t, 5*time.Second+500*section) // enough time for 16 rounds
 	turns := make([]int, len(lockers))               // guarded by the lock under test
 	var wg sync.WaitGroup
 	for i, newLock := range lockers {
@@ -46,7 +46,7 @@ func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	return turns
 }
 
-// While a service is being moved, a process with one node gets at least as many acquisitions as with ten nodes before.
+// While a service is being moved, a moved process has one node instead of ten. It gets at least as many acquisitions as before.
 func TestProcessThatHasMovedKeepsItsShare(t *testing.T) { // I11
 	for _, section := range []time.Duration{2 * time.Millisecond, 30 * time.Millisecond} {
 		t.Run(section.String(), func(t *testing.T) {

@@ -50,8 +50,8 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 	}
 }
 
-// The end of a registry may be noticed late, when another one has taken its place. An idle connection that the program keeps has no
-// registry.
+// The end of a registry may be noticed late, when another registry has taken its place. If the program keeps an idle connection, that
+// connection has no registry.
 func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 	srv := zktest.Start(t)
 	s := newScene(t, modelAddr, srv.DialTimeout)
@@ -60,7 +60,7 @@ func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 		dropin.NewLock(s.conn, "/compat/a", openACL)
 		runtime.GC()
 		next := dropin.NewLock(s.conn, "/compat/a", openACL)
-		runtime.GC() // has the clean-up of the first one run by its end
+		runtime.GC() // the cleanup of the first handle has started when this returns
 		for range 10 {
 			runtime.Gosched()
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// closingScene is a scene that lasts until all goroutines of a closed connection have noticed.
+// closingScene returns a scene that lasts until all goroutines have noticed that their connection is closed.
 func closingScene(t *testing.T, srv *zktest.Server) *scene {
 	t.Helper()
 	t.Cleanup(func() { <-time.After(5 * time.Second) }) // virtual; runs when the connections are closed
@@ -35,22 +35,22 @@ func (s *scene) locked(t *testing.T) *dropin.Lock {
 	return l
 }
 
-// beginClose closes the connection without waiting; the end of the test waits.
+// beginClose starts to close the connection. The end of the test waits until it is closed.
 func (s *scene) beginClose() {
 	var closing sync.WaitGroup
 	closing.Go(s.conn.Close)
 	s.t.Cleanup(closing.Wait)
 }
 
-// A nil error means that the lock was held to the end. The result does not depend on whether a goroutine waits at the gate, to which the
-// lock could be handed off without a request.
+// If the error is nil, the lock was held until the release. The result does not depend on whether another goroutine waits at the gate. Such
+// a goroutine could get the lock without a request.
 func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { // I1
 	for name, trouble := range map[string]func(*scene){
 		"no answer": func(s *scene) { s.srv.Freeze() },
 		"its answer lost": func(s *scene) {
 			s.srv.Intercept(func(f *zktest.Frame) zktest.Action {
 				if f.Dir == zktest.Reply && (f.Op == "delete" || f.Op == "multi") {
-					s.member().Refuse() // a connection that comes back sets its watches again, which is a data race of the library
+					s.member().Refuse() // if the library connected again, it would set its watches again, which is a data race of the library
 					return zktest.Cut
 				}
 				return zktest.Pass
@@ -63,7 +63,7 @@ func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { /
 					s := closingScene(t, srv)
 					h := s.locked(t)
 					for range siblings {
-						go dropin.NewLock(s.conn, s.path, s.acl).Lock() // until the connection is closed
+						go dropin.NewLock(s.conn, s.path, s.acl).Lock() // waits until the connection is closed
 					}
 					<-time.After(time.Second) // virtual
 					trouble(s)
@@ -82,7 +82,8 @@ func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { /
 	}
 }
 
-// A handle that waits at the gate behind another one of the same connection does not depend on what that one does next, nor on a server.
+// A handle waits at the gate behind another handle of the same connection. Its end depends neither on what the other handle does next, nor
+// on a server.
 func TestHandleAtTheGateEndsWithTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := closingScene(t, srv)

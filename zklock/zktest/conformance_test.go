@@ -29,14 +29,14 @@ type target struct {
 	dial func(network, address string, timeout time.Duration) (net.Conn, error)
 }
 
-// TestScriptsOnModel and TestScriptsOnServer run the same scripts, testdata/*.txt, whose expectations were recorded from ZooKeeper 3.8.0.
-// Both have to give the same results, apart from the changes of later releases.
+// TestScriptsOnModel and TestScriptsOnServer run the same scripts, testdata/*.txt. The expected results were recorded from ZooKeeper 3.8.0.
+// Both tests have to give these results, apart from the changes of later releases.
 func TestScriptsOnModel(t *testing.T) {
 	s := zktest.Start(t)
 	runScripts(t, zktest.Modelled, target{addr, s.DialTimeout})
 }
 
-// ZKTEST_RECORD=1 in the environment makes it rewrite the expectations instead.
+// If ZKTEST_RECORD=1 is in the environment, this test writes new expectations instead.
 func TestScriptsOnServer(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TickTime: time.Second})
@@ -63,7 +63,7 @@ func runScripts(t *testing.T, release string, on target) {
 	}
 }
 
-// compareLines reports the first line that differs, since later differences seldom mean anything.
+// compareLines reports only the first line that differs, because later differences seldom mean anything.
 func compareLines(t *testing.T, file, got, want string) {
 	t.Helper()
 	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
@@ -91,9 +91,9 @@ func lastCommand(lines []string, i int) string {
 	return lines[i]
 }
 
-// A script is a text of commands, each "<client> <verb> <arguments>" and followed by its indented outcome; a word may be quoted as in Go.
-// Clients are connected when first named. Stats are printed with zxids relative to the start of the script: "c+1 m+1 p+2 v0 cv2 av0
-// owner=a len=4 kids=1"; times are only checked to be the present.
+// A script is a text of commands. A command is "<client> <verb> <arguments>", and its indented outcome follows. A word may be quoted as in
+// Go. A client is connected when its name first appears. Stats are printed with zxids relative to the start of the script: "c+1 m+1 p+2 v0
+// cv2 av0 owner=a len=4 kids=1". Times are only compared with the present time.
 type script struct {
 	t       *testing.T
 	on      target
@@ -106,7 +106,7 @@ func isCommand(line string) bool {
 	return line != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "#")
 }
 
-// runScript returns the script with its results on this target. runScript leaves an empty tree behind.
+// runScript returns the script with its results on this target. At the end the tree is empty again.
 func runScript(t *testing.T, on target, text string) string {
 	s := &script{t: t, on: on, clients: make(map[string]*client)}
 	s.base = s.startZxid()
@@ -139,7 +139,7 @@ func words(t *testing.T, line string) []string {
 	return words
 }
 
-// shown returns a path as it is written in a script.
+// shown returns a path in the form that a script uses.
 func shown(path string) string {
 	if quoted := strconv.QuoteToASCII(path); quoted != `"`+path+`"` {
 		return quoted
@@ -147,7 +147,7 @@ func shown(path string) string {
 	return path
 }
 
-// startZxid empties the tree, with a client of its own, and returns the zxid of the last transaction.
+// startZxid empties the tree with a separate client. It returns the zxid of the last transaction.
 func (s *script) startZxid() int64 {
 	c := newClient(s.t, s.on, 10*time.Second)
 	for _, user := range []string{"u:secret", "v:secret"} {
@@ -159,7 +159,7 @@ func (s *script) startZxid() int64 {
 	need.OK(s.t, err)
 	need.OK(s.t, c.conn.Delete("/start", -1))
 	c.close()
-	const after = 2 // the deletion and the end of the session
+	const after = 2 // the deletion, and the end of the session
 	return stat.Czxid + after
 }
 
@@ -210,7 +210,7 @@ func (s *script) run(words []string) {
 	case "auth":
 		s.result(c.conn.AddAuth("digest", []byte(args[0])), "ok")
 	case "events", "sorted":
-		// Earlier events arrive before the reply to any read.
+		// Earlier events arrive before the reply to a read.
 		if _, _, err := c.conn.Exists("/"); err != nil {
 			s.t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func (s *script) run(words []string) {
 	}
 }
 
-// events prints events. The events are sorted where the client does not always set its watches in the same order.
+// The method events prints events. If the client does not always set its watches in the same order, the events are sorted.
 func (s *script) events(events []zk.Event, sorted bool) {
 	if sorted {
 		slices.SortFunc(events, func(a, b zk.Event) int { return strings.Compare(a.Path, b.Path) })
@@ -339,7 +339,7 @@ func parseInt(word string) int32 {
 	return int32(n)
 }
 
-// A client is a zk.Conn whose connection can be cut, and whose watch events are recorded in order.
+// A client is a zk.Conn whose connection can be cut. It records its watch events in order.
 type client struct {
 	t      *testing.T
 	on     target
@@ -348,10 +348,10 @@ type client struct {
 
 	mu          sync.Mutex // guards the fields below
 	nc          net.Conn
-	down        bool // dialing fails
+	down        bool // dialing fails while this is set
 	events      []zk.Event
-	sessions    int // times a session was granted
-	setsWatches int // setWatches requests written
+	sessions    int // how many times a session was granted
+	setsWatches int // how many setWatches requests were sent
 }
 
 func newClient(t *testing.T, on target, timeout time.Duration) *client {
@@ -411,7 +411,7 @@ func (c *client) takeEvents() []zk.Event {
 	return events
 }
 
-// await polls condition, which is called with mu held.
+// await polls condition. It locks mu for each call of condition.
 func (c *client) await(what string, condition func() bool) {
 	c.t.Helper()
 	waittest.Eventually(c.t, what, func() bool {
@@ -429,7 +429,7 @@ func (c *client) cut() {
 	c.nc.Close()
 }
 
-// reconnect ends a cut. reconnect returns when the client, which must have watches, has set them again: before that a reply would race
+// reconnect ends a cut. The client must have watches. reconnect returns when the client has set them again. Before that, a reply would race
 // with the building of the request (a data race in the client, on its lastZxid).
 func (c *client) reconnect() {
 	c.mu.Lock()
@@ -473,8 +473,8 @@ func parseOp(verb string, args []string) any {
 	panic("script: no operation " + verb)
 }
 
-// parseACL understands entries "scheme/id/perms" joined by "+"; perms are some of "rwcda", and the id of the scheme
-// "user" is a user whose password is "secret". "none" is the empty ACL.
+// parseACL parses entries "scheme/id/perms" that are joined by "+". The perms are some of "rwcda". With the scheme "user", the id is a user
+// whose password is "secret". The text "none" is the empty ACL.
 func parseACL(text string) []zk.ACL {
 	list := []zk.ACL{}
 	if text == "none" {
@@ -497,10 +497,11 @@ func parseACL(text string) []zk.ACL {
 	return list
 }
 
-// shortest is the shortest session timeout that both targets grant here. It is long enough for a busy machine to keep the session.
+// The constant shortest is the shortest session timeout that both targets grant here. It is long enough to keep the session on a busy
+// machine.
 const shortest = 2 * time.Second
 
-// onBoth runs a conformance test about times, which a script cannot record, against both targets.
+// onBoth runs a conformance test against both targets. The test is about times, which a script cannot record.
 func onBoth(t *testing.T, test func(t *testing.T, on target)) {
 	t.Run("model", func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{MinSessionTimeout: shortest, ContainerCheck: 50 * time.Millisecond})
@@ -543,7 +544,7 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 		need.Get(c.conn.CreateContainer("/used", nil, zk.FlagContainer, acl))(t)
 		need.Get(c.conn.CreateContainer("/unused", nil, zk.FlagContainer, acl))(t)
 		need.Get(c.conn.CreateContainer("/last", nil, zk.FlagContainer, acl))(t)
-		need.Get(c.conn.Create("/plain", nil, zk.FlagContainer, acl))(t) // a container by flag alone is none
+		need.Get(c.conn.Create("/plain", nil, zk.FlagContainer, acl))(t) // the flag of a container alone creates no container
 		_, _, gone, err := c.conn.GetW("/last")
 		need.OK(t, err)
 		for _, parent := range []string{"/plain", "/used", "/last"} {

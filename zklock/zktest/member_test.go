@@ -115,8 +115,8 @@ func TestLaggingMemberHangsUpOnClientsAheadOfIt(t *testing.T) {
 
 const tick = 500 * time.Millisecond
 
-// ticking runs f with an ensemble whose leader pings its followers, and a client with a node /e. gone receives the time when the node
-// expires.
+// ticking runs f with an ensemble whose leader pings its followers, and a client with a node /e. The channel gone receives the time at
+// which the node is deleted with its session.
 func ticking(t *testing.T, f func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -148,7 +148,7 @@ func TestIsolatedMemberAnswersReadsFromThePastWhileItsSessionsExpire(t *testing.
 			need.That(t, fmt.Sprintf("%s on the isolated member: %t, %v; want %t", path, got, err, want), got == want && err == nil)
 		}
 		write := creating(inside, "/n")
-		s.Member(addr).Glimpse(1) // lets the write through, and not the report
+		s.Member(addr).Glimpse(1) // lets the write through, but not the report
 		locktest.WantErr(t, "a create that the member has let through", <-write, nil)
 		need.Equal(t, "the session expired, after the cut, after", (<-gone).Sub(cut), 4*time.Second-1)
 	})
@@ -187,7 +187,7 @@ func TestIsolatedMemberGivesItsClientsUpAfterFiveTicks(t *testing.T) {
 
 func TestLeaderHearsOfASessionWhenItPingsTheFollower(t *testing.T) {
 	ticking(t, func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time) {
-		time.Sleep(tick/2 - 1) // a ping is due
+		time.Sleep(tick/2 - 1) // a ping is due now
 		_, _, err := conn.Exists("/e")
 		need.OK(t, err)
 		asked := time.Now()

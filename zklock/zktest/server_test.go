@@ -36,11 +36,11 @@ func TestServesTCPWithItsLatency(t *testing.T) {
 	}
 }
 
-// goleak, in TestMain, checks that neither side leaves a goroutine.
+// goleak, in TestMain, checks that neither the client nor the server leaves a goroutine.
 func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	s := zktest.NewServer(zktest.Config{})
 	for _, address := range []string{addr, addr2} {
-		silent := need.Get(s.DialContext(t.Context(), "tcp", address))(t) // never says a word
+		silent := need.Get(s.DialContext(t.Context(), "tcp", address))(t) // this connection never sends anything
 		t.Cleanup(func() { silent.Close() })
 	}
 	conn := connect(t, s, timeout, addr)
@@ -58,7 +58,7 @@ func TestServerOfATestClosesAtItsEnd(t *testing.T) {
 		s = zktest.Start(t, zktest.Config{MaxSessionTimeout: 5 * time.Second})
 		conn := connect(t, s, timeout, addr)
 		need.Equal(t, "the session timeout, that of the Config,", s.Sessions()[0].Timeout, 5*time.Second)
-		t.Cleanup(func() { // before the server goes
+		t.Cleanup(func() { // runs before the server is closed
 			_, _, err := conn.Exists("/")
 			locktest.WantErr(t, "while the test cleans up", err, nil)
 		})
@@ -120,7 +120,7 @@ func panicOf(f func()) (what string) {
 	return ""
 }
 
-// A muted direction is a partition: the client notices it after two thirds of the timeout, the server after all of it.
+// A muted direction acts like a partition. The client notices it after two thirds of the timeout, and the server after the whole timeout.
 func TestMutedSessionExpiresAtItsTimeoutAndComesBackAsAnother(t *testing.T) {
 	for dir, expires := range map[zktest.Direction]bool{zktest.Request: true, zktest.Reply: false} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -164,7 +164,7 @@ func TestExpireEndsSessionAndItsNodesAtOnce(t *testing.T) {
 		}
 		need.List(t, "changes", last, want...)
 		need.That(t, "Expire found the session again", !s.Expire(id))
-		time.Sleep(2 * time.Second) // the client tries all its addresses, waits a second and starts afresh
+		time.Sleep(2 * time.Second) // the client tries all its addresses, waits a second, and then requests a new session
 		connected(t, conn, id, false)
 	})
 }
@@ -215,7 +215,7 @@ func TestSequenceSticksAtItsEnd(t *testing.T) {
 func TestWatchesAreCountedUntilTheConnectionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := connect(t, s, timeout, addr)
-		for range 2 { // the second time adds nothing at the server
+		for range 2 { // the second time adds no watch on the server
 			for _, path := range []string{"/", "/none"} {
 				_, _, _, err := conn.ExistsW(path)
 				need.OK(t, err)
@@ -263,7 +263,7 @@ func TestDroppedHandshakeIsNeverAnswered(t *testing.T) {
 		})
 		conn, events, err := zk.Connect([]string{addr, addr}, 3*time.Second, zk.WithDialer(s.DialTimeout), zk.WithLogger(zkconn.Silent{}))
 		need.OK(t, err)
-		const patience = 20 * time.Second // of the client with a handshake: ten times two thirds of its timeout
+		const patience = 20 * time.Second // the client waits for a handshake for ten times two thirds of its timeout
 		time.Sleep(patience - 1)
 		need.Equal(t, "handshakes within the client's patience", dials.Load(), 1)
 		time.Sleep(time.Minute)

@@ -24,7 +24,7 @@ const (
 
 var everybody = zk.WorldACL(zk.PermAll)
 
-// bubble runs f with a server in a synctest bubble; the bubble checks that nothing of either is left behind.
+// bubble runs f with a server in a synctest bubble. At the end it checks that neither has left a goroutine.
 func bubble(t *testing.T, f func(t *testing.T, s *zktest.Server), cfg ...zktest.Config) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, zktest.Start(t, cfg...)) })
@@ -36,8 +36,8 @@ func connect(t *testing.T, s *zktest.Server, timeout time.Duration, addr string)
 	return dial(t, s.DialTimeout, timeout, addr)
 }
 
-// dial connects with a dialer. The address is listed twice because the client waits a second before it tries its only
-// address again.
+// dial connects with the given dialer. The address is listed twice, because the client waits a second before it tries its only address
+// again.
 func dial(t *testing.T, dialer zk.Dialer, timeout time.Duration, addr string) *zk.Conn {
 	t.Helper()
 	return zkconn.Start(t, []string{addr, addr}, timeout, dialer)
@@ -48,7 +48,7 @@ func create(t *testing.T, conn *zk.Conn, path string, flags int32) {
 	need.Get(conn.Create(path, nil, flags, everybody))(t)
 }
 
-// asked runs a request that has to wait, and returns a channel that receives its error.
+// asked starts a request that has to wait. It returns a channel that receives the error of the request.
 func asked(f func() error) <-chan error {
 	answer := make(chan error, 1)
 	go func() { answer <- f() }()
@@ -61,7 +61,7 @@ func creating(conn *zk.Conn, path string) <-chan error {
 	return asked(func() error { _, err := conn.Create(path, nil, 0, everybody); return err })
 }
 
-// connected checks that a client has a session: the old one, or another one.
+// connected checks that a client has a session. If same is true, it has to be the old session, and otherwise another one.
 func connected(t *testing.T, conn *zk.Conn, old int64, same bool) {
 	t.Helper()
 	if got := conn.SessionID(); (got == old) != same || got == 0 || conn.State() != zk.StateHasSession {

@@ -21,7 +21,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// TestWireOnModel and TestWireOnServer expect the same from both, apart from changes, for requests that the client library never sends.
+// TestWireOnModel and TestWireOnServer send requests that the client library never sends. Both expect the same answers, apart from changes.
 func TestWireOnModel(t *testing.T) {
 	s := Start(t, Config{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute})
 	runWire(t, Modelled, func() (net.Conn, error) { return s.DialTimeout("tcp", "127.0.0.1:2181", 0) })
@@ -46,7 +46,7 @@ func runWire(t *testing.T, release string, dial func() (net.Conn, error)) {
 			got := p.log.String()
 			for name, nc := range p.conns {
 				p.send(name, 99, wire.OpClose, nil)
-				io.Copy(io.Discard, nc) // until the session is closed
+				io.Copy(io.Discard, nc) // reads until the session is closed
 			}
 			want := Expect(t, release, test.name, strings.ReplaceAll(test.want, "\n\t\t\t", "\n")[1:])
 			need.Equal(t, "the conversation", got, want)
@@ -54,20 +54,20 @@ func runWire(t *testing.T, release string, dial func() (net.Conn, error)) {
 	}
 }
 
-// A peer speaks the wire protocol over named connections and records what it receives.
+// A peer speaks the wire protocol over named connections, and records what it receives.
 type peer struct {
 	t     *testing.T
 	dial  func() (net.Conn, error)
 	conns map[string]net.Conn
 	ids   map[string]int64
 	keys  map[string][]byte
-	zxid  int64 // at the start of the test
+	zxid  int64 // the zxid at the start of the test
 	log   strings.Builder
 }
 
 func (p *peer) logf(format string, args ...any) { fmt.Fprintf(&p.log, format+"\n", args...) }
 
-// open connects and asks for a session: with id 0 for a new one.
+// open connects and requests a session. If id is 0, it requests a new session.
 func (p *peer) open(name string, id int64, key []byte) {
 	p.t.Helper()
 	p.openAs(name, wire.ConnectRequest{Timeout: 5 * time.Second, Session: id, Password: key})
@@ -110,7 +110,7 @@ func (p *peer) write(name string, body wire.Encoder) {
 	}
 }
 
-// read returns the next frame, or logs the end of the connection and returns nil.
+// read returns the next frame. If the connection ends, it logs the end and returns nil.
 func (p *peer) read(name string) *wire.Decoder {
 	p.t.Helper()
 	p.conns[name].SetReadDeadline(time.Now().Add(5 * time.Second))
@@ -188,7 +188,7 @@ func multiBody(op int32, body wire.Encoder) (e wire.Encoder) {
 	return e
 }
 
-// oversized is the header of a frame that is longer than a server allows.
+// The variable oversized is the header of a frame that is longer than a server permits.
 var oversized = binary.BigEndian.AppendUint32(nil, maxFrame+1)
 
 var wireTests = []struct {
@@ -223,7 +223,7 @@ var wireTests = []struct {
 		p.recv("b")
 		p.open("c", p.ids["a"], make([]byte, wire.PasswordLen))
 		p.recv("c")
-		p.recv("a") // a request for a session ends its earlier connection
+		p.recv("a") // a request for a session ends the session's earlier connection
 		p.open("d", p.ids["a"], p.keys["a"])
 	}, `
 			b: expired, timeout 0, key of 16 bytes, version 0, 0 bytes more
@@ -290,7 +290,7 @@ var wireTests = []struct {
 		p.do("a", 4, wire.OpGetChildren, pathAndFlag("/x", false))
 		p.do("a", 5, wire.OpCreate, createBody("/x/d", "1", 5))
 		p.do("a", 6, wire.OpCreate, createBody("/x/d", "1", 7))
-		p.do("a", 7, wire.OpCreate, createBody("/x//d", "1", 0)) // the parent, "/x/", is looked for first
+		p.do("a", 7, wire.OpCreate, createBody("/x//d", "1", 0)) // the server looks for the parent, "/x/", first
 		p.do("a", 8, wire.OpCreate, createBody("/x/..", "1", 0))
 		p.do("a", 9, wire.OpCreate, createBody("x", "1", 0))
 		p.do("a", 10, wire.OpDelete, deleteBody("x"))
@@ -348,7 +348,7 @@ var wireTests = []struct {
 		var lists wire.Encoder
 		for _, path := range []string{"/x", "/none", "/x/y"} {
 			lists.MultiHeader(wire.MultiHeader{Op: wire.OpGetChildren, Code: -1})
-			lists = append(lists, pathAndFlag(path, true)...) // though no watch is set
+			lists = append(lists, pathAndFlag(path, true)...) // the flag asks for a watch, but the server sets none
 		}
 		lists.MultiHeader(wire.LastOfMulti)
 		d := p.do("a", 3, wire.OpMultiRead, lists)
@@ -497,34 +497,34 @@ func setWatchesBody(q wire.SetWatches) (e wire.Encoder) {
 	return e
 }
 
-// Modelled is the release whose answers the model gives, and which the conformance tests expect, apart from changes. It is Debian's,
-// which has the fix for CVE-2024-23944 that others have from 3.8.4 and 3.9.2 on.
+// Modelled is the release whose answers the model gives. The conformance tests expect these answers, apart from changes. It is Debian's
+// release, which has the fix for CVE-2024-23944. Other releases have this fix from 3.8.4 and 3.9.2 on.
 const Modelled = "3.8.0"
 
-// A change is an answer that later releases give differently.
+// A change is an answer that differs in later releases.
 type change struct {
-	in      string   // the script or wire test
-	since   []string // the first release that has it, of each branch that has it, in order
+	in      string   // the name of the script or of the wire test
+	since   []string // the first release with the change, for each branch that has it, in order
 	was, is string
 }
 
-// changes are all changes that the tests have met up to 3.9.3. The model has none of them.
+// The variable changes has all changes that the tests have found up to 3.9.3. The model has none of them.
 var changes = []change{
-	// exists requires permission to read an existing node (ZOOKEEPER-2590). Code that has to work with both may not use it to bypass a
-	// node's ACL.
+	// exists requires the permission to read an existing node (ZOOKEEPER-2590). Code that has to work with both answers must not use exists
+	// to bypass a node's ACL.
 	{
 		"acl", []string{"3.8.4", "3.9.2"},
 		"b exists /a/auth\n  true c+8 m+8 p+8 v0 cv0 av0 owner=none len=1 kids=0\n",
 		"b exists /a/auth\n  zk: not authenticated\n",
 	},
-	// An event has the zxid of its cause (ZOOKEEPER-4655). Neither the client library nor zklock uses it: once the zxid of an event counted
-	// as seen, a later event of the same multi would not be requested again.
+	// An event has the zxid of its cause (ZOOKEEPER-4655). Neither the client library nor zklock uses this zxid. If the zxid of an event
+	// counted as seen, a later event of the same multi would not be requested again.
 	{
 		"closing ends session and connection", []string{"3.9.0"},
 		"a: xid -1 at never,",
 		"a: xid -1 at +2,",
 	},
-	// In a multi, creates have the same answers as outside of one (ZOOKEEPER-4026). The client library sends only create.
+	// In a multi, creates get the same answers as outside of a multi (ZOOKEEPER-4026). The client library sends only create.
 	{
 		"in a multi, flags say what is created", []string{"3.8.2", "3.9.0"},
 		"a: xid 1 at +5, code 0, 24 bytes\ncreate2 with flags 0: create\n",
@@ -537,7 +537,8 @@ var changes = []change{
 	},
 }
 
-// Expect returns what a server of a release has to answer, for a script or wire test whose expectation is want.
+// Expect returns the expected answers of a release, for a script or a wire test. The parameter want has the answers of the modelled
+// release.
 func Expect(t *testing.T, release, test, want string) string {
 	t.Helper()
 	for _, c := range changes {
@@ -585,7 +586,7 @@ func TestChangesReachBranchesOneByOne(t *testing.T) {
 	}
 }
 
-// FuzzRequest sends two arbitrary requests: the server answers or closes the connection, and its tree stays consistent.
+// FuzzRequest sends two arbitrary requests. The server answers or closes the connection, and its tree stays consistent.
 func FuzzRequest(f *testing.F) {
 	for _, op := range []int32{wire.OpCreate, wire.OpCreate2, wire.OpCreateContainer} {
 		for _, flags := range []int32{0, 1, 2, 3, flagContainer} {
@@ -614,14 +615,14 @@ func FuzzRequest(f *testing.F) {
 		p.send("a", 3, wire.OpClose, nil)
 		for p.read("a") != nil {
 		}
-		s.Expire(p.ids["a"]) // still there if the connection ended before the third request
+		s.Expire(p.ids["a"]) // the session still exists if the connection ended before the third request
 		s.Close()
 		checkTree(t, s)
 		need.Equal(t, "connections left after Close", len(s.conns), 0)
 	})
 }
 
-// checkTree checks counts and indexes against the nodes.
+// checkTree checks that the counts and the indexes match the nodes.
 func checkTree(t *testing.T, s *Server) {
 	t.Helper()
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The keeper may exist and have failed to end the command.
+// The keeper may still exist, but may have failed to end the command.
 func TestFrontThatWasStoppedAsksOnce(t *testing.T) {
 	null := need.Get(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 	defer null.Close()
@@ -23,7 +23,7 @@ func TestFrontThatWasStoppedAsksOnce(t *testing.T) {
 	need.That(t, "the keeper is asked again, though the lock is not ours any more", !f.late())
 }
 
-// The front's timer stands still during the sleep, and then fires for the first check of the clock.
+// The front's timer does not run during the sleep. It then fires, and the front checks the clock for the first time.
 func TestFrontWhoseMachineSleptPastItsDeadlineAsksOnce(t *testing.T) {
 	null := need.Get(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 	defer null.Close()
@@ -36,7 +36,7 @@ func TestFrontWhoseMachineSleptPastItsDeadlineAsksOnce(t *testing.T) {
 	need.That(t, "the keeper has not answered, and there is more time", !f.late())
 }
 
-// A leased hold has a lease that ends at a fixed time.
+// A leased is a hold whose lease ends at a fixed time.
 type leased struct {
 	hold
 	until time.Time
@@ -44,7 +44,7 @@ type leased struct {
 
 func (l leased) ValidUntil() time.Time { return l.until }
 
-// Both the time that the front is given and the keeper's own KILL use a clock that counts the sleep of the machine.
+// The time that the front gets, and the time of the keeper's own KILL, both use a clock that counts the sleep of the machine.
 func TestTheSleepOfTheMachineIsTakenOffTheLifeOfTheCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read, write, err := os.Pipe()

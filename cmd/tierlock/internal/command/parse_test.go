@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// plain returns two stores: one that prints where it would connect to, and one with a task and without TLS.
+// plain returns two stores. One prints the address to which it would connect. The other has a task and no TLS.
 func plain() []*Store {
 	return []*Store{{
 		Name: "Plain", Schemes: []string{"plain"}, Example: "plain://host:1", About: "    PLAIN  is not used\n", Auth: "a word",
@@ -31,7 +31,7 @@ func plain() []*Store {
 	}}
 }
 
-// A wrong command line runs nothing, exits with 64, and the message says what is wrong, where, and what helps.
+// If a command line is wrong, nothing is run, and the exit status is 64. The message says what is wrong, where, and what helps.
 func TestWrongCommandLines(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", "no subcommand; tierlock help lists them"},
@@ -96,7 +96,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// Global flags may come anywhere before "--"; everything behind it is left unchanged.
+// Global flags may be anywhere before "--". Everything after "--" is left unchanged.
 func TestFlagsAnywhere(t *testing.T) {
 	for _, line := range []string{
 		"-store plain://a:1 -o json run /x -- c -o text -store b",
@@ -146,7 +146,7 @@ func TestPasswordsAreNeitherTakenFromTheCommandLineNorShown(t *testing.T) {
 	}
 }
 
-// The user of a file or TIERLOCK_AUTH takes precedence over that of the URL, which is used as it is written there.
+// The user from -auth-file or TIERLOCK_AUTH takes precedence over the user in the URL. The user in the URL is used as it is written there.
 func TestLoginIsOfTheURLUnlessItIsGivenApart(t *testing.T) {
 	t.Setenv(storeVar, "odd://us%40er:se%3Acret@host:1,other:2/a?b=c")
 	a := new(Address)

@@ -47,7 +47,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// ailing returns the status of doctor if only the server has a problem.
+// ailing returns the exit status of doctor for the case that only the server has a problem.
 func ailing(t *testing.T, server *etcdserver.Server) int {
 	t.Helper()
 	release := need.Get(server.Version())(t)
@@ -59,7 +59,7 @@ func ailing(t *testing.T, server *etcdserver.Server) int {
 
 func at(servers string) []string { return []string{"TIERLOCK_STORE=etcd://" + servers} }
 
-// operate returns a plain client, as operators use.
+// operate returns a client such as operators use.
 func operate(t *testing.T, server *etcdserver.Server) *clientv3.Client {
 	t.Helper()
 	client := need.Get(clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Logger: zap.NewNop()}))(t)

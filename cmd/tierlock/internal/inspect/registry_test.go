@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const path = "/locks/x"
 
-// bubble runs f with a server and a function that connects another process to it.
+// bubble runs f with a server. The function process connects a new process to the server.
 func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process func(label string) *tier.Registry)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,8 @@ func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process fu
 	})
 }
 
-// The contenders of a registry show what each waits for: a reader for those that do not read, and any other contender for all ahead.
+// The contenders of a registry show for whom each waits. A reader waits for the contenders ahead that do not read. Any other contender
+// waits for all contenders ahead.
 func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		for _, label := range []string{"reader a", "reader b"} {
@@ -72,7 +73,8 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	})
 }
 
-// A list has the locks with contenders, and with all also the others. Findings of a store about a lock are shown with the other findings.
+// A list has the locks that have contenders. With all, it also has the other locks. Findings of a store about a lock are shown with the
+// other findings.
 func TestARegistryListsAndExamines(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		need.Get(process("billing").Mutex(path).Acquire(t.Context()))(t)
@@ -93,7 +95,7 @@ func TestARegistryListsAndExamines(t *testing.T) {
 		need.That(t, "an error that comes in time is no refusal", refused)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); errors.As(err, &refusal) { // an answer may still come
+		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); errors.As(err, &refusal) { // an answer may still have come
 			t.Errorf("without time: %v is a refusal", err)
 		}
 		report, err := r.Examine(t.Context(), path, func(_ context.Context, r *inspect.Report) error {
@@ -138,8 +140,8 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 	})
 }
 
-// Some stores know a semaphore only while it has contenders. A follower still reports that its permits are free, even if it lists the
-// locks at that moment.
+// Some stores know a semaphore only while it has contenders. A follower still reports that its permits are free, even if it lists the locks
+// at that moment.
 func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
 	bubble(t, func(t *testing.T, server *memory.Server, process func(string) *tier.Registry) {
 		pool, other := process("billing").Semaphore(path, 3), "/locks/other"
@@ -161,7 +163,7 @@ func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
 				}
 			})
 		}()
-		for range 6 { // so that the search, each five looks, comes at any of the changes
+		for range 6 { // often enough that the search, which runs every five seconds, coincides with each change
 			permits := need.Get(pool.Acquire(ctx, 2))(t)
 			time.Sleep(5500 * time.Millisecond)
 			need.OK(t, permits.Release())

@@ -39,7 +39,7 @@ func startServer(t *testing.T) *redisserver.Server {
 	return commandtest.Server(t)
 }
 
-// take makes the first process at a server acquire a lock, so that later ones need no grace period.
+// take acquires a lock as the first process at a server, so that later processes need no grace period.
 func take(server *redisserver.Server) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
@@ -53,7 +53,7 @@ func take(server *redisserver.Server) error {
 
 func at(addr string) []string { return []string{"TIERLOCK_STORE=redis://" + addr} }
 
-// operate returns a plain client, as operators use.
+// operate returns a client such as operators use.
 func operate(t *testing.T, server *redisserver.Server) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
@@ -77,7 +77,7 @@ func TestCommand(t *testing.T) {
 			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
 				return redislock.New(t.Context(), operate(t, server), tier.WithLabel(label))
 			},
-			Forget: func() error { // it is another primary after this
+			Forget: func() error { // after this, the server is another primary
 				client := operate(t, server)
 				return errors.Join(client.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(), client.ReplicaOf(t.Context(), "NO", "ONE").Err())
 			},
@@ -85,7 +85,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// Locks of other libraries are shown, and the output does not claim that they could be asked or broken.
+// Locks of other libraries are shown. The output does not claim that these locks could be revoked or broken.
 func TestLocksOfOthersAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -142,7 +142,7 @@ func TestCredentials(t *testing.T) {
 	need.Equal(t, "keys in database 0", need.Get(root.DBSize(t.Context()).Result())(t), 0)
 }
 
-// With addr= the URL names a cluster: each lock is read and broken at its own server.
+// If the URL has addr=, it names a cluster. Each lock is read and broken at its own server.
 func TestClusterIsFoundByItsURL(t *testing.T) {
 	t.Parallel()
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
@@ -159,7 +159,7 @@ func TestClusterIsFoundByItsURL(t *testing.T) {
 		patterns[i] = fmt.Sprintf(`(?m)^%s +1 `, path)
 	}
 	commandtest.Want(t, env, "ls spread", 0, patterns...)
-	for i := range 3 { // the lock has its primary say so, which has a replica
+	for i := range 3 { // the message comes from the primary of the lock, which has a replica
 		commandtest.Want(t, env, fmt.Sprint("doctor spread:", i), 1, "the key of the lock expires in",
 			"min-replicas-to-write is 0: after a failover the former primary")
 	}
@@ -168,7 +168,7 @@ func TestClusterIsFoundByItsURL(t *testing.T) {
 	commandtest.Want(t, env, "run -n broken -- true", 0)
 }
 
-// With master_name= the URL names sentinels and their user, and the sentinels name the primary.
+// If the URL has master_name=, it names sentinels and their user. The sentinels name the primary.
 func TestSentinelsAreAskedForThePrimary(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

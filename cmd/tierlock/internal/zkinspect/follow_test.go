@@ -16,10 +16,10 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A watcher records what it is called with.
+// A watcher records the calls that it gets.
 type watcher struct {
 	mu     sync.Mutex
-	events []string // since the last take
+	events []string // the events since the last take
 	last   inspect.Sight
 }
 
@@ -27,7 +27,7 @@ func (s site) follower(path string) *inspect.Follower {
 	return &inspect.Follower{Reader: s.reader(), Path: path, Every: time.Second, Limit: 100}
 }
 
-// follow watches a path to the end of the test.
+// follow watches a path until the end of the test.
 func (s site) follow(t *testing.T, path string) *watcher {
 	t.Helper()
 	w, end := &watcher{}, make(chan error, 1)
@@ -36,7 +36,7 @@ func (s site) follow(t *testing.T, path string) *watcher {
 	return w
 }
 
-// leave deletes a node, as its owner would.
+// leave deletes a node, as its owner would do.
 func (s site) leave(t *testing.T, node string) {
 	t.Helper()
 	need.OK(t, s.conn.Delete(node, -1))
@@ -115,7 +115,7 @@ func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 	})
 }
 
-// One lock that may no longer be read does not hide the others.
+// If one lock may no longer be read, the other locks are still shown.
 func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.queue(t, "/app/a")
@@ -128,14 +128,14 @@ func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// The loss and the return of a connection are each reported once; changes meanwhile are reported on return.
+// The loss and the return of a connection are reported once each. Changes in between are reported after the return.
 func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		a := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
 		w := s.follow(t, path)
 		w.want(t, "at first", "held /locks/x #0")
 		s.Freeze()
-		time.Sleep(time.Minute) // every session ends with its server's silence
+		time.Sleep(time.Minute) // all sessions end during this time
 		need.Equal(t, "without a server", w.take(), "disconnected")
 		need.That(t, "no trouble is seen", w.last.Trouble != "")
 		need.Equal(t, "queues, as seen last", len(w.last.Queues), 1)
@@ -158,7 +158,7 @@ func TestFollowEndsWhereItMayNotLook(t *testing.T) {
 	})
 }
 
-// A poll costs what its documentation says: known nodes are not read again.
+// A poll costs as much as its documentation says. Known nodes are not read again.
 func TestALookCostsOneReadForEachLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i := range 10 {
@@ -169,7 +169,7 @@ func TestALookCostsOneReadForEachLock(t *testing.T) {
 		w.take()
 		var mu sync.Mutex
 		reads := make(map[string]int)
-		session := int64(0) // the operator's
+		session := int64(0) // the session of the operator
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
 			mu.Lock()
 			defer mu.Unlock()

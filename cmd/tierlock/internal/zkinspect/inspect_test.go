@@ -27,7 +27,7 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A site is a server, an operator's reader of it, and a connection of another program.
+// A site is a server, together with an operator's reader and a connection of another program.
 type site struct {
 	*zktest.Server
 	client *zknode.Client
@@ -58,7 +58,7 @@ func (s site) queue(t *testing.T, path string, opts ...zknode.Option) {
 	synctest.Wait()
 }
 
-// put creates a node and those above it, and returns its path.
+// put creates a node and the nodes above it, and returns its path.
 func (s site) put(t *testing.T, path, data string, flags int32, perms int32) string {
 	t.Helper()
 	for i := 1; i < len(path); i++ {
@@ -76,7 +76,7 @@ func (s site) look(t *testing.T) *inspect.Queue {
 	return need.Get(s.reader().Look(t.Context(), path))(t)
 }
 
-// permits makes a process take some of eight permits.
+// The method permits makes a process acquire k of eight permits.
 func (s site) permits(t *testing.T, k int) {
 	t.Helper()
 	need.Get(s.locks(t).Semaphore(path, 8).Acquire(t.Context(), k))(t)
@@ -144,7 +144,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 	})
 }
 
-// Each row has the nodes at a path, and a finding that they must cause.
+// Each row has the nodes at a path, and a finding that these nodes must cause.
 func TestDoctorFinds(t *testing.T) {
 	type row struct {
 		prepare func(*testing.T, site)

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode"
 )
 
-// permissions are ACLs of a path, and the permission that a lock there lacks.
+// The table permissions has ACLs of a path, and the permission that a lock at that path then lacks.
 var permissions = map[string]struct {
 	perms   int32
 	missing string

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// locks returns the locks of another process.
+// The method locks returns the registry of a new process.
 func (s site) locks(t *testing.T, opts ...zknode.Option) *tier.Registry {
 	t.Helper()
 	locks := tier.New(zknode.Tier(dial(t, s.Server, opts...)))
@@ -87,7 +87,7 @@ func TestFollowTellsOfEachReader(t *testing.T) {
 	})
 }
 
-// A Curator request replaces the content of a node that was read before, and with it the description of its process.
+// Curator's request replaces the content of a node, and with it the description of its process. The node was read before the request.
 func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		mu := s.locks(t, zknode.WithLabel("billing")).Mutex(path)
@@ -96,7 +96,7 @@ func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 		w.want(t, "at first", "held /locks/x #0")
 		need.OK(t, mu.Revoke(t.Context()))
 		<-hold.RevokeRequested()
-		time.Sleep(5 * time.Second) // from search to search
+		time.Sleep(5 * time.Second) // the time between two searches
 		w.want(t, "a while after the request", "asked /locks/x #0")
 		time.Sleep(10 * time.Second)
 		w.want(t, "later", "")
@@ -111,11 +111,11 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i, k := range []int{4, 2} {
 			sem := s.locks(t, zknode.WithLabel(fmt.Sprint("worker ", i))).Semaphore(path, 8)
-			for range 2 { // two goroutines
+			for range 2 { // two goroutines of one process
 				need.Get(sem.Acquire(t.Context(), k/2))(t)
 			}
 		}
-		s.put(t, path+"/leases/_c_"+uuid+"-lease-", "10.0.0.1", ephemeral, zk.PermAll) // Curator's
+		s.put(t, path+"/leases/_c_"+uuid+"-lease-", "10.0.0.1", ephemeral, zk.PermAll) // a permit of Curator
 		go s.locks(t, zknode.WithLabel("waiter")).Semaphore(path, 8).Acquire(t.Context(), 3)
 		synctest.Wait()
 		s.put(t, path+"/locks/_c_"+uuid+"-lock-", "10.0.0.2", ephemeral, zk.PermAll)

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// sight returns a lock at some moment, which has changed hands a number of times, with a queue of some length.
+// sight returns the state of a lock at a given time. The lock has changed hands turn times, and its queue has the given length.
 func sight(at time.Time, turn, length int) inspect.Sight {
 	q := &inspect.Queue{Path: "/jobs/" + strings.Repeat("a-rather-long-name-", 6), Exists: true, At: at}
 	for i := range length {
@@ -35,7 +35,7 @@ func sight(at time.Time, turn, length int) inspect.Sight {
 	}
 	q.Contenders[0].State = inspect.Holds
 	if length > 2 {
-		q.Contenders[2].Behind = q.Contenders[0].Node // and not the one right before it
+		q.Contenders[2].Behind = q.Contenders[0].Node // this is not the contender directly ahead
 	}
 	return inspect.Sight{At: at, Queues: []*inspect.Queue{q}, Complete: true}
 }
@@ -58,14 +58,14 @@ func get(s *Site, host, path, method string) *httptest.ResponseRecorder {
 	return w
 }
 
-// shown returns the state that the page gets.
+// shown returns the state that the page receives.
 func shown(t *testing.T, text []byte) (got state) {
 	t.Helper()
 	need.OK(t, json.Unmarshal(text, &got))
 	return got
 }
 
-// A page of another site may have its name resolved to this address, and could then read this one.
+// The name of another site may be resolved to this address. A page of that site could then read this page.
 func TestOtherNamesAreRefused(t *testing.T) {
 	s := filled(t)
 	for host, want := range map[string]int{
@@ -116,7 +116,7 @@ func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 	}
 }
 
-// The data for the page stays bounded, however long it runs.
+// The data for the page stays bounded, however long the page is open.
 func TestTheAlbumIsBounded(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -146,14 +146,14 @@ func TestTheAlbumIsBounded(t *testing.T) {
 	need.Equal(t, "locks are remembered that are long gone", len(a.locks), 0)
 }
 
-// Readers that hold the lock at the same time have a lane each.
+// If readers hold the lock at the same time, each has a separate lane.
 func TestAllHoldersAreShown(t *testing.T) {
 	var a album
 	begin := time.Now()
 	var got state
 	for look := range 3 {
 		s := sight(begin.Add(time.Duration(look)*time.Second), 0, 5)
-		for i := range look + 1 { // one more each time
+		for i := range look + 1 { // one more holder each time
 			s.Queues[0].Contenders[i].State, s.Queues[0].Contenders[i].Behind = inspect.Holds, ""
 		}
 		got = shown(t, a.add(s))
@@ -165,15 +165,15 @@ func TestAllHoldersAreShown(t *testing.T) {
 	for i, s := range l.Spans {
 		want := begin.Add(time.Duration(i) * time.Second).UnixMilli()
 		if i == 0 {
-			want = begin.UnixMilli() - 5000 // as old as its node
+			want = begin.UnixMilli() - 5000 // the node is 5 s old
 		}
 		need.That(t, fmt.Sprintf("span %d: %+v, not %d to %d", i, s, want, last), s.From == want && s.To == last && s.Who == l.Holders[i].Who)
 	}
 	need.Equal(t, "spans", len(l.Spans), 3)
 }
 
-// A bar begins at the beginning of the hold. If the holder was seen waiting, that is when it was first seen as the holder; otherwise,
-// when its node was created. At the first poll it is the earliest possible time, and the bar says so.
+// A bar begins at the beginning of the hold. If the holder was seen waiting, the bar begins when it was first seen as the holder. Otherwise
+// the bar begins when its node was created. At the first poll this is only the earliest possible time, and the bar shows that.
 func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -194,7 +194,7 @@ func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
 		ages         []time.Duration
 		held         time.Duration
 		atMost       bool
-		spans, began int // the last one, in seconds
+		spans, began int // the beginning of the last span, in seconds
 	}{
 		{"at the first look", 0, []time.Duration{time.Hour, time.Minute}, time.Hour, true, 1, -3600},
 		{"later", time.Second, []time.Duration{time.Hour + time.Second, time.Minute + time.Second}, time.Hour + time.Second, true, 1, -3600},
@@ -211,7 +211,7 @@ func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
 	}
 }
 
-// A reader that stays is not forgotten although many short ones come and go.
+// A reader that stays is not forgotten, although many short readers come and leave.
 func TestALongSpanOutlastsManyShortOnes(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -329,7 +329,7 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 	}
 }
 
-// framed lets a page of the same origin frame what must not be framed by others.
+// A framed is a response whose page may be shown in a frame of the same origin. Normally no page may show it in a frame.
 type framed struct{ http.ResponseWriter }
 
 func (f *framed) Write(text []byte) (int, error) {
@@ -372,7 +372,7 @@ func TestASemaphoreIsOneOnThePage(t *testing.T) {
 	}}
 	album, begin := new(album), time.Now()
 	var got state
-	for i := range 3 { // its permits are others each time
+	for i := range 3 { // each time these are other permits
 		q.Semaphore.Shares = nil
 		q.Semaphore.Add(&inspect.Contender{Node: fmt.Sprint("a", i), Readable: true, Label: "billing", Host: "h", PID: 7}, 3)
 		q.Semaphore.Add(&inspect.Contender{Node: fmt.Sprint("b", i), Readable: true, Host: "h", PID: 8}, 1)
