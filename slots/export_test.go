@@ -2,7 +2,7 @@ package slots
 
 import "time"
 
-// WithClock has a job go by a clock that is ahead of that of the machine.
+// WithClock gives a job a clock that is ahead of the machine's clock.
 func WithClock(ahead time.Duration) Option {
 	return func(j *Job) { j.now = func() time.Time { return time.Now().Add(ahead) } }
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// This runs the tests that the command passes on every store. The other tests of this package are about details on ZooKeeper.
+// TestCommand runs the tests that the command has to pass on every store. The other tests of this package are about details of ZooKeeper.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	site := func(t *testing.T, own bool) commandtest.Site {

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkserver/zkservertest"
 )
 
-// With TLS both sides show certificates. A server whose certificate is not trusted counts as a missing server.
+// With TLS, both sides present certificates. A server with a certificate that is not trusted counts as a missing server.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority := zkservertest.NewAuthority(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// On a terminal, break shows the holder, and deletes its contender only after a yes.
+// On a terminal, break shows the holder. It deletes the holder's contender only after the answer yes.
 func TestBreakAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
@@ -23,11 +23,11 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	need.WantErr(t, "after a no", hold.Err(), nil)
 	s.types("yes\n")
 	s.shows("status 2 0")
-	s.shows("status 3 1") // and does not ask about what is not there
+	s.shows("status 3 1") // break does not ask about a token that no contender has
 	<-hold.Lost()
 }
 
-// On a terminal, watch redraws one screen, and leaves the terminal as it was.
+// On a terminal, watch draws one screen again and again. At its end the terminal is as it was before.
 func TestWatchDrawsOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}

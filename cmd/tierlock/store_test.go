@@ -50,7 +50,7 @@ func TestPasswordsOfURLsAreNotShown(t *testing.T) {
 		for _, line := range []string{"run -v /x -- true", "doctor /x", "watch /x", "ls -store " + u} {
 			p := commandtest.Start(t, []string{"TIERLOCK_STORE=" + u}, append([]string{"-connect-timeout", "200ms"}, strings.Fields(line)...)...)
 			status := 64
-			if !strings.HasPrefix(line, "ls") && p.Status() == 69 { // the URL is right, and no server is there
+			if !strings.HasPrefix(line, "ls") && p.Status() == 69 { // the URL is right, but no server is there
 				status = 69
 			}
 			p.Exits(status)

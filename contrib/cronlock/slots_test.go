@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/slots"
 )
 
-// Package slots documents what its schedules do when clocks change, and the parser decides.
+// The documentation of package slots says that the parser decides what happens when clocks change.
 func TestCronSlotsWhenClocksChange(t *testing.T) {
 	for spec, want := range map[string]string{
 		"CRON_TZ=Europe/Berlin 30 2 * * *": "03-28 01:30, 03-30 00:30, 03-31 00:30", // 02:30 does not exist on the 29th
@@ -28,7 +28,7 @@ func TestCronSlotsWhenClocksChange(t *testing.T) {
 	}
 }
 
-// times are the first three slots of a schedule, in UTC.
+// times returns the first three slots of a schedule, in UTC.
 func times(t *testing.T, spec string, after time.Time) string {
 	t.Helper()
 	parsed, err := cron.ParseStandard(spec)

@@ -14,8 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bubble runs f in virtual time, with a ZooKeeper of its own. The bubble makes sure that no
-// goroutine is left.
+// bubble runs f in virtual time, with a new ZooKeeper. The end of the bubble checks that no goroutine is left.
 func bubble(t *testing.T, f func(t *testing.T, srv *zktest.Server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,5 +28,5 @@ const sessionTimeout = 9 * time.Second
 // outsider returns a connection that is not used for locks.
 func outsider(t *testing.T, addr string, dialer zk.Dialer) *zk.Conn {
 	t.Helper()
-	return zkconn.Start(t, []string{addr, addr}, sessionTimeout, dialer) // twice, as the library pauses after each round of its list
+	return zkconn.Start(t, []string{addr, addr}, sessionTimeout, dialer) // listed twice, because the library pauses at the end of its list
 }

@@ -15,7 +15,8 @@ import (
 
 const deadlockEnv = "ZKTEST_DEADLOCK"
 
-// A goroutine acquires again, with a context that is not the hold's. The bubble alone would run without end, because sessions do.
+// A goroutine acquires the lock again, with a context that does not carry the hold. Without the check the bubble would run without end,
+// because sessions send heartbeats.
 func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	if os.Getenv(deadlockEnv) != "" {
 		synctest.Test(t, func(t *testing.T) {
@@ -30,8 +31,8 @@ func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	out, err := again.CombinedOutput()
 	need.Has(t, fmt.Sprintf("one that ended with %v", err), string(out),
 		"panic: zktest: deadlock: ", "pass the context of the hold to Acquire", "path=/locks/a", "waited=24h0m0s",
-		"tier.(*Mutex).Acquire", // who waits, among all
-		"level=WARN")            // which came before
+		"tier.(*Mutex).Acquire", // the stack of the waiting goroutine, among others
+		"level=WARN")            // the warning before the panic
 }
 
 // Outside of a bubble, a wait of a day is only a long wait.

@@ -27,7 +27,7 @@ func TestMalformedPatternIsRefused(t *testing.T) {
 	need.WantErr(t, "a pattern that is none", (patterns.Patterns{"/a", "/jobs/["}).Check(), path.ErrBadPattern)
 }
 
-// A wait ends with the time at which it really began; the recorded beginning is a little later, because the clock was read later.
+// A wait ends with the time at which it really began. Its recorded beginning is a little later, because the clock was read later.
 func TestOldestOfTheLongWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w patterns.Waits

@@ -24,7 +24,7 @@ func TestAdviceNamesFlags(t *testing.T) {
 		conn, err := tls.Dial("tcp", server.Listener.Addr().String(), config)
 		if err == nil {
 			defer conn.Close()
-			_, err = conn.Read(make([]byte, 1)) // from TLS 1.3 on, the server looks at the certificate later
+			_, err = conn.Read(make([]byte, 1)) // from TLS 1.3 on, the server checks the certificate after the handshake
 		}
 		need.Must(t, "there is a connection", err != nil)
 		return err.Error()
@@ -34,7 +34,7 @@ func TestAdviceNamesFlags(t *testing.T) {
 		text, want string
 	}{
 		{TLS{on: true}, refusal(secure, nil), "-tls-ca"},
-		{TLS{}, refusal(secure, nil), "-tls-ca"}, // of a URL such as rediss://
+		{TLS{}, refusal(secure, nil), "-tls-ca"}, // a URL such as rediss:// asks for TLS
 		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known, ServerName: "other.test"}), "-tls-server-name"},
 		{TLS{on: true}, refusal(secure, &tls.Config{RootCAs: known}), "-tls-cert"},
 		{TLS{on: true}, x509.HostnameError{Certificate: named, Host: "127.0.0.1"}.Error(), "-tls-server-name"},

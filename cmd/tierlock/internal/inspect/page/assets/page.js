@@ -1,9 +1,9 @@
 "use strict";
-// All that is shown was written by processes that anybody may run, so it is set as text, never as markup.
+// Any process may have written the shown data. Therefore it is set as text, and never as markup.
 
 const svgNS = "http://www.w3.org/2000/svg";
 const maxLanes = 8, maxListed = 8;
-const maxOpen = 12; // if there are more locks, each is a line until it is opened
+const maxOpen = 12; // if there are more locks, each is shown as one line until it is opened
 
 function element(name, className, ...children) {
   const e = document.createElement(name);
@@ -47,7 +47,7 @@ function holders(lock, colour) {
 
 function vacant(lock) { return lock.waiting ? "granted to nobody yet" : "free"; }
 
-// The holders of a lock that is not open, in a line.
+// Returns the holders of a lock that is not open, in one line.
 function brief(lock, colour) {
   if (lock.permits) return [element("span", "soft", lock.permits)];
   if (!lock.holding) return [element("span", "tag free", vacant(lock))];
@@ -56,7 +56,7 @@ function brief(lock, colour) {
     element("span", "soft", (lock.holding > 1 ? `and ${lock.holding - 1} more · ` : "") + "held for " + (h.at_most ? "at most " : "") + age(h.held))];
 }
 
-// A semaphore's permits in a row: who has how many, and how many are free, as far as their number is known.
+// Returns a row for a semaphore: which processes have how many permits, and how many are free, if the number is known.
 function permits(lock, colour) {
   if (!lock.all) return [];
   const parts = [];
@@ -86,8 +86,8 @@ function waiters(lock) {
   return list;
 }
 
-// Each process that is shown has a colour of its own, for as long as it is: steps of the golden angle never meet, and those that come near
-// differ in how light they are.
+// Each shown process has its own color as long as it is shown. Steps of the golden angle never give the same hue, and similar hues have
+// different lightness.
 const places = new Map();
 function colours(state) {
   const all = new Set(state.locks.flatMap((l) => [...l.spans, ...l.holders].map((s) => s.who)));
@@ -102,7 +102,7 @@ function colours(state) {
   return new Map([...places].map(([who, i]) => [who, `hsl(${(215 + i * 137.508) % 360} ${70 - 25 * (i >> 3 & 1)}% ${57 - 17 * (i >> 2 & 1)}%)`]));
 }
 
-// Who had the lock when: a lane for each process that had it lately.
+// Returns the history of a lock: one lane for each process that had the lock recently.
 function timeline(lock, state, colour) {
   const begin = Math.max(state.at - state.window, Math.min(state.at - 30000, ...lock.spans.map((s) => s.from)));
   const length = state.at - begin, lanes = new Map();
@@ -129,7 +129,7 @@ function timeline(lock, state, colour) {
   return box;
 }
 
-const opened = new Map(); // by path, whether somebody wants it so
+const opened = new Map(); // the key is the path; the value says whether the user has opened or closed the lock
 
 function card(lock, state, colour, open) {
   const count = element("span", lock.waiting ? "count" : "count none", lock.waiting === 1 ? "1 waits" : lock.waiting + " wait");
@@ -169,7 +169,7 @@ function show(state) {
   document.title = "tierlock " + state.store + " " + state.path;
   document.getElementById("about").textContent = `Looks every ${state.every} ms; what begins and ends between two looks is not seen.` +
     (state.complete && !state.more ? "" : " There are more locks than are shown, and than are searched.");
-  if (pressed || !getSelection().isCollapsed) return; // somebody is about to click, or to copy
+  if (pressed || !getSelection().isCollapsed) return; // the user is about to click or to copy
   const colour = colours(state), locks = state.locks.filter(wanted);
   const cards = locks.map((l) => card(l, state, colour, opened.get(l.path) ?? locks.length <= maxOpen));
   if (!cards.length) cards.push(element("p", "empty", state.locks.length ? "No lock has this text in its path or in the name of a process." :
@@ -196,7 +196,7 @@ async function follow() {
     if (document.hidden) continue;
     try {
       const answer = await fetch("state.json");
-      if (answer.status === 503) continue; // before the first look
+      if (answer.status === 503) continue; // before the first poll
       if (!answer.ok) throw new Error(answer.statusText);
       latest = await answer.json();
       pause = Math.max(250, latest.every);
