@@ -42,7 +42,8 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 // Err returns nil, or the reason why ZooKeeper cannot be reached.
 func (t secondTier) Err() error { return second.Unavailable(t.Client.Err()) }
 
-// The function tried returns the error of a try. It marks err as temporary, unless err is about the path, the permissions or the caller.
+// The function tried returns the error of a try. Unless err is about the path, the permissions or the caller, another try may succeed, and
+// the result also wraps [second.ErrUnavailable].
 func tried(ctx context.Context, err error) error {
 	final := errors.Is(err, second.ErrLocked) || errors.Is(err, second.ErrTooManyPermits) || classify(err) == permanent
 	if err == nil || final || ctx.Err() != nil {

@@ -19,7 +19,7 @@ const (
 	addr  = "127.0.0.1:2181"
 	addr2 = "127.0.0.2:2181"
 
-	timeout = 10 * time.Second // of most sessions
+	timeout = 10 * time.Second // the timeout of most sessions
 )
 
 var everybody = zk.WorldACL(zk.PermAll)

@@ -113,7 +113,7 @@ func (e *execution) lose() {
 	e.in.say("%s: %v; sending TERM, and KILL in %v", e.path, err, max(left, 0).Round(time.Millisecond))
 }
 
-// abandon ends the command because the process that started tierlock has ended. The lock stays held.
+// abandon ends the command because the front has ended. The lock stays held until all processes of the command have ended.
 func (e *execution) abandon() {
 	if e.ending {
 		return
