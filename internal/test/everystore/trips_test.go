@@ -82,9 +82,9 @@ func pump(to, from net.Conn) {
 	to.Close()
 }
 
-// Each step takes one round trip. A transfer on MySQL takes a second one, because the process that is woken reads its queue. The test counts
-// round trips by the quickest of three attempts, because a busy machine only adds time. On etcd and ZooKeeper, other tests count the
-// requests of each step.
+// Each step takes one round trip. A transfer on MySQL takes a second one, because the process that is woken reads its queue. The test
+// counts round trips by the quickest of three attempts, because a busy machine only adds time. On etcd and ZooKeeper, other tests count
+// the requests of each step.
 func TestRoundTripsToADistantServer(t *testing.T) {
 	for _, s := range stores {
 		if !slices.Contains([]string{"Redis", "PostgreSQL", "MySQL"}, s.name) {
