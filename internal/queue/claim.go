@@ -12,26 +12,26 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A claim is one way to queue for the lock at path, or for permits there.
+// A claim is a handle that queues for the lock at path, or for permits of the semaphore at path.
 type claim struct {
 	tier    *Tier
 	path    string
 	mode    second.Mode
-	given   int           // how many permits there are, as the program says; 0: it is the lock
-	permits *atomic.Int64 // how many there are, as the store has answered last, or else as given; nil: it is the lock
-	linger  time.Duration // as its contenders say
+	given   int           // how many permits there are according to the program; 0 for a lock
+	permits *atomic.Int64 // how many there are according to the store's newest answer, before it as given; nil for a lock
+	linger  time.Duration // see [second.Options.MayLinger]
 }
 
 func (l *claim) Equal(other second.Claim) bool { return l.alike(other.(*claim)) }
 
-// alike compares two claims in all but the number of permits, because both learn that number from the store.
+// alike reports whether two claims are equal, except for the number of permits. Both learn that number from the store.
 func (l *claim) alike(o *claim) bool {
 	a, b := *l, *o
 	a.permits, b.permits, a.given, b.given = nil, nil, min(a.given, 1), min(b.given, 1)
 	return a == b
 }
 
-// ref names the queue of the claim, with the number of permits that is known.
+// ref returns a Ref to the queue of the claim, with the number of permits that this process knows.
 func (l *claim) ref() Ref {
 	r := Ref{Path: l.path, Reads: l.mode == second.Reading}
 	if l.permits != nil {
@@ -40,7 +40,7 @@ func (l *claim) ref() Ref {
 	return r
 }
 
-// learn takes over the number of permits from an answer, unless that number is 0.
+// learn stores the number of permits from an answer, unless that number is 0.
 func (l *claim) learn(permits int) {
 	if permits > 0 && l.permits != nil {
 		l.permits.Store(int64(permits))
@@ -63,28 +63,30 @@ func (l *claim) Requeue(ctx context.Context, grant second.Grant, w *second.Wait)
 	loss := old.giveUp()
 	if errors.Is(loss, second.ErrReleased) {
 		return nil, loss
-	} else if loss != nil { // it may be leaving already, and two commands must not remove it at a time
+	} else if loss != nil { // its removal may have begun; a second command must not remove it at the same time
 		old.depart(Kept)
 		return l.Acquire(ctx, w)
 	}
 	g, err := l.begin(ctx, "requeue", old, w, nil, (*Contender).enter)
 	if err != nil {
-		old.AwaitRelease() // else the next acquisition would queue behind it
+		old.AwaitRelease() // otherwise the next acquisition would queue behind old
 	}
 	return g, err
 }
 
-const try = "try" // does not wait
+const try = "try" // the operation that does not wait for the lock
 
-// errGone means that a contender has lost its place in the queue. An Acquire then enters again; a try fails with it.
+// errGone means that a contender has lost its place in the queue. An Acquire then enters a new contender. A TryAcquire returns errGone.
 var errGone = second.Unavailable(errors.New("the session has ended; a new one begins"))
 
-// errRenumbered means that a contender has to enter again, with the number of permits that the store has answered with.
+// errRenumbered means that the store has another number of permits than the contender named. A new contender has to enter with that number.
 var errRenumbered = errors.New("the store has another number of permits")
 
-// begin waits until a contender has the lock. If that contender loses its place, begin enters another one. The first one enters in place
-// of an old one. A caller may leave at any time: the contender then leaves, too, as soon as the commands that are under way have been
-// answered. Cancelling these commands instead would leave it open whether they are executed.
+// begin makes a contender enter the queue, and waits until it has the lock. If the contender loses its place, begin enters a new one. If
+// old is not nil, the first contender takes its place.
+//
+// If ctx ends, the contender is removed as soon as its pending commands are answered. These commands are not cancelled, because it would
+// then be unknown whether they are executed.
 func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.Wait, d *second.Demand,
 	enter func(c, old *Contender) error,
 ) (second.Grant, error) {
@@ -162,7 +164,7 @@ func (l *claim) Break(ctx context.Context, token int64) error {
 		return err
 	}
 	i := slices.IndexFunc(a.Queue, func(c second.Contender) bool { return c.Token == token })
-	if i < 0 || token <= 0 { // a contender without a token has 0, and so has one of another library on Redis
+	if i < 0 || token <= 0 { // a contender has token 0 before it has one; one of another Redis library always has 0
 		return l.failure(breaking, second.NoToken(token))
 	}
 	r.ID, r.Token = a.Queue[i].ID, token
@@ -171,13 +173,14 @@ func (l *claim) Break(ctx context.Context, token int64) error {
 	case a.Begun && err != nil:
 		return fmt.Errorf("%w: %w", second.ErrUnknown, err)
 	case err == nil && a.Removed == Missing && !a.Begun:
-		return l.failure(breaking, second.NoToken(token)) // it has left by itself
+		return l.failure(breaking, second.NoToken(token)) // the contender has left since it was listed
 	}
 	return err
 }
 
-// request sends a command about the path. Before its first command a process waits for a session, if it can have one, so it knows whether
-// the store is in a grace period. The answer is Begun if the command may have been executed before, or by another try.
+// request sends a command about a queue until it is answered. It first waits for a session, unless the store opens none or does not answer.
+// With a session, the process knows whether the store is in a grace period. The answer is Begun if any try of the command may have been
+// executed, even in part.
 func (l *claim) request(ctx context.Context, op Op, what string, about Ref) (a Answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -1,8 +1,9 @@
-// Package queue implements the life of a contender in a store that keeps queues: session after session it enters, waits, has the lock,
-// enters again at the tail, shares it, loses it or leaves. It is the second tier of every store but ZooKeeper.
+// Package queue implements the life of a contender in a store that keeps queues. A contender enters a queue, waits, gets the lock, shares
+// it, enters again at the tail, and leaves or loses its place. The package also opens and renews the sessions of the contenders. It is
+// the second tier of every store but ZooKeeper.
 //
-// A [Store] translates commands into its own language, delivers its notifications, and says what its errors mean. Commands and answers
-// are values, so that they can be written down and replayed.
+// A [Store] translates commands into the language of its server, delivers the server's notifications, and classifies its errors. Commands
+// and answers are values, so that tests can record and replay them.
 package queue
 
 import (
@@ -17,23 +18,23 @@ import (
 
 // A Store executes commands. Its methods may be called concurrently.
 type Store interface {
-	// Do executes a command in one round trip, and returns once it is answered, at the end of ctx at the latest. A Beat that takes several
-	// round trips may wait [Tier.Patience] for each of them. Do does not repeat what may have been executed.
+	// Do executes a command in one round trip. It returns when the answer arrives or ctx ends. A Beat that takes several round trips may
+	// wait [Tier.Patience] for each of them. Do does not repeat a request that may have been executed.
 	Do(ctx context.Context, c Command) Answer
-	// Name returns a name for a contender that is about to enter under a session. No other contender of this process has that name, none in
-	// the queue, and none that may still enter.
+	// Name returns a name for a contender that is about to enter under a session. No other contender of this process has that name. This
+	// includes contenders in a queue, and contenders that a late command may still create.
 	Name(session string) string
-	// Close returns when the store has no goroutine left. It is called after the last command. Only commands of callers whose ctx has ended
-	// may still be about to return.
+	// Close returns when all goroutines of the store have ended. It is called after the last command. Calls of Do whose ctx has ended may
+	// still be about to return.
 	Close()
 }
 
-// A Follower is a store that reports the state of a contender only between Follow and its end. Other stores always report it. Such a
-// store may use a name again once a contender is known to be removed. Each of its notifications therefore has the Token of the Ref, also
-// one that says that the contender is missing.
+// A Follower is a store that reports the state of a contender only between Follow and Unfollow. Stores that are not Followers always
+// report it. A Follower may use a name again once the contender with that name is known to be removed. Each of its notifications
+// therefore has the Token of the Ref, even if the contender is missing.
 type Follower interface {
-	// Follow makes the store report, through [Tier.Tell], the state of a contender and each change of it, until Unfollow. Both return at
-	// once, and may call Tell.
+	// Follow makes the store call [Tier.Tell] with the state of a contender, and again after each change, until Unfollow. Both methods return
+	// at once, and may call Tell.
 	Follow(Ref)
 	Unfollow(Ref)
 }
@@ -43,12 +44,12 @@ type Ref struct {
 	Path  string
 	ID    string
 	Reads bool  // it entered as a reader
-	Token int64 // 0 as long as it is not known
+	Token int64 // 0 while it is not known
 
-	// Permits is the number of permits that the program gave. It is 0 for a lock, which has a queue of its own at the same path. A contender
-	// has its permits if its weight and the weights of all ahead are no more than the number in the store. That is the number set by a
-	// Resize, and otherwise the one with which the present contenders entered. An Enter or a Try with another number is Denied with
-	// [second.ErrTooManyPermits] and the right number, even if it would be Locked.
+	// Permits is the total number of permits of a semaphore. It is 0 for a lock; a lock and a semaphore at the same path have separate
+	// queues. A contender has its permits if its weight plus the weights of all contenders ahead is at most the number in the store. That
+	// number was set by a Resize. Without a Resize, it is the number with which the present contenders entered. An Enter or a Try with
+	// another number is Denied, even if it would be Locked. The answer has [second.ErrTooManyPermits] and the right number.
 	Permits int
 }
 
@@ -56,75 +57,75 @@ type Ref struct {
 type Command struct {
 	Op      Op
 	Session string
-	Ref                   // the contender; of List and Ask the queue alone: Path and Permits
-	Weight  int           // how many permits it wants
-	Linger  time.Duration // what it says of itself
-	Old     Ref           // the contender that an Enter removes, none if it has no ID
+	Ref                   // the contender; with List and Ask, only the Path and Permits of the queue
+	Weight  int           // how many permits the contender wants
+	Linger  time.Duration // part of the description of the contender; see [second.Options.MayLinger]
+	Old     Ref           // the contender that an Enter removes; if its ID is empty, the Enter removes none
 	Among   []Ref
-	Data    []byte // of Save: what to keep, nil for nothing
-	Turn    int64  // of Save: its number among those of the contender
+	Data    []byte // with Save: the value to store; nil removes the stored value
+	Turn    int64  // with Save: the number of this Save among all of the contender
 }
 
-// An Op says what a command asks for. A store denies one that it does not know, with [errors.ErrUnsupported]. Whoever adds an Op finds
-// all places that list them by searching for Weigh, for 'weigh' in scripts, and in stress/internal/trace.
+// An Op is the kind of a command. A store answers an unknown Op with Denied and [errors.ErrUnsupported]. Several places list all Ops. To
+// add one, search for Weigh in the Go code, and for 'weigh' in the scripts, and look at stress/internal/trace.
 type Op string
 
 const (
-	Open    Op = "open"    // a session
-	Beat    Op = "beat"    // renew a session, with those Among
-	Audit   Op = "audit"   // who queues under a session
+	Open    Op = "open"    // open a session
+	Beat    Op = "beat"    // renew a session, and the contenders Among
+	Audit   Op = "audit"   // list the contenders that queue under a session
 	Drop    Op = "drop"    // delete orphaned contenders (Among) from their queues, except in a queue that is locked
-	Goodbye Op = "goodbye" // end a session, with those Among
-	Enter   Op = "enter"   // queue behind all others, and remove Old
-	Try     Op = "try"     // queue if the lock is free
-	Look    Op = "look"    // how does it stand
-	Share   Op = "share"   // it reads from now on
-	Weigh   Op = "weigh"   // it wants no more than Weight permits, or has none above that, from now on
-	Leave   Op = "leave"   // remove it; without a Session it may be that of any process
-	List    Op = "list"    // the queue
-	Ask     Op = "ask"     // ask those that have the lock to give it up
-	Save    Op = "save"    // keep Data beside the lock, unless a higher Turn of the contender is there; Gone if it does not have the lock
-	Load    Op = "load"    // what was saved beside the lock
-	Resize  Op = "resize"  // there are as many permits at the path as the Ref says, from now on; those that have some keep them
+	Goodbye Op = "goodbye" // end a session, and remove the contenders Among
+	Enter   Op = "enter"   // append the contender to the queue, and remove Old
+	Try     Op = "try"     // append the contender to the queue if it gets the lock at once
+	Look    Op = "look"    // read the state of the contender
+	Share   Op = "share"   // make the contender a reader
+	Weigh   Op = "weigh"   // reduce the permits that the contender wants or has to Weight
+	Leave   Op = "leave"   // remove the contender; without a Session it may belong to any process
+	List    Op = "list"    // read the queue
+	Ask     Op = "ask"     // ask the holders to give the lock up
+	Save    Op = "save"    // store Data beside the lock, unless a later Turn of the holder was stored; Gone if it does not have the lock
+	Load    Op = "load"    // read the value that was saved beside the lock
+	Resize  Op = "resize"  // set the number of permits at the path to that of the Ref; holders keep their permits
 )
 
 // An Outcome says what happened to a command: whether it was executed, and if not, why.
 type Outcome int
 
 const (
-	Unknown Outcome = iota // it may have been executed, or may yet be
+	Unknown Outcome = iota // it may have been executed, or may be executed later
 	Done                   // executed
-	Failed                 // not executed, and worth another try
-	Denied                 // not executed, and never will be as things stand
-	Locked                 // of a Try: the lock is taken
-	Gone                   // not executed: an Enter has not found the contender that it was to remove
-	Expired                // not executed: there is no such session any more
+	Failed                 // not executed; the command can be sent again
+	Denied                 // not executed; sending the command again would not help
+	Locked                 // a Try was not executed, because the lock is taken
+	Gone                   // not executed, because a contender was not found: the one to change, or the Old one of an Enter
+	Expired                // not executed, because the session has ended
 )
 
 // An Answer is what a store says to a command.
 type Answer struct {
 	Outcome Outcome
-	Err     error // why it is not Done, without the package and the path, which are put before it
-	Away    error // why the store cannot be reached, or does not serve, also if it is ctx that has ended; nil if it does
-	Begun   bool  // what was Denied may have been executed in part
+	Err     error // why the Outcome is not Done; the caller adds the package and the path
+	Away    error // why the store cannot be reached or serves no request; also set if ctx has ended; nil if the store has answered
+	Begun   bool  // a command that was Denied may have been executed in part
 
-	View          View    // of Enter, Try, Look, Share and Weigh
-	Permits       int     // of an Enter or a Try that is Denied because it has another number: how many there are
-	Views         []View  // of Beat: the state of contenders in Among without notifications; applied before the session counts as renewed
-	Removed       Removal // of Leave, and by Enter of Old
-	InGracePeriod bool    // of Try: Locked, as the store grants nothing
+	View          View    // by Enter, Try, Look, Share and Weigh: the state of the contender
+	Permits       int     // by an Enter or a Try that is Denied because of its number of permits: the right number
+	Views         []View  // by Beat: states of contenders Among that get no notification; applied before the session counts as renewed
+	Removed       Removal // by Leave: whether the contender was removed; by Enter: whether Old was removed
+	InGracePeriod bool    // by Try: the Outcome is Locked only because the store is in a grace period
 
-	Name string        // of the session, by Open
-	TTL  time.Duration // by Open
-	// By Beat: the store may have gone back in time. Effects of earlier commands may be undone, and the queues may have contenders of ours
-	// that this process does not know. The caller runs an audit to find them.
+	Name string        // by Open: the name of the session
+	TTL  time.Duration // by Open: the TTL of the session
+	// By Beat: the store may have been set back to an earlier state. Effects of earlier commands may be undone, and a queue may have
+	// contenders of this process that the process does not know. The caller runs an audit to find them.
 	Doubt   bool
-	Present []Ref              // by Audit
-	Queue   []second.Contender // by List; of permits with Of, and with Permits those that have some
-	Value   *second.Value      // by Load, nil if nothing was saved
+	Present []Ref              // by Audit: the contenders
+	Queue   []second.Contender // by List; in a queue for permits, Of is set in all contenders, and Permits in those that have some
+	Value   *second.Value      // by Load; nil if nothing was saved
 }
 
-// refusal returns why a command has to be sent again, and nil if it need not be.
+// refusal returns why a command has to be sent again. It returns nil if the answer is final.
 func (a Answer) refusal() error {
 	switch {
 	case a.Outcome != Failed && a.Outcome != Unknown:
@@ -139,48 +140,50 @@ func (a Answer) refusal() error {
 
 var errNoReason = errors.New("not executed, for an unknown reason")
 
-// A Removal says whether a contender that was to be removed was found and removed.
+// A Removal is the result of a command that removes a contender.
 type Removal int
 
 const (
-	Removed Removal = iota // or it cannot be told whether it was there
-	Missing                // it was not there
-	Kept                   // it may still be there
+	Removed Removal = iota // the contender is not in the queue; it was removed, or it is unknown whether it was there
+	Missing                // the contender was not in the queue
+	Kept                   // the contender may still be in the queue
 )
 
 // A View is the state of a contender, from an answer or a notification.
 type View struct {
 	ID    string
-	Known bool  // it queues
-	Token int64 // of its place; 0 where that has none before it has the lock
-	// At orders views as the store sees them. At is above 0: the store's clock, a revision, or the time of the request.
+	Known bool  // the contender is in the queue
+	Token int64 // the token of its place; some stores assign it with the grant, and it is 0 before
+	// At orders the views of a contender. It is greater than 0: a time on the store's clock, a revision, or the time of the request.
 	At int64
-	// Sent is when the request was sent, on the clock of [Tier.Now]. It is 0 for a notification, which no request caused. The tier sets it
-	// in answers to commands.
+	// Sent is when the request was sent, on the clock of [Tier.Now]. It is 0 in a notification, because no request caused that. In answers
+	// to commands, the tier sets it.
 	Sent time.Duration
-	Err  error // if known, why it cannot be told how it stands; if not, why it cannot stay, or has lost the lock
+	// Err, if Known is true, is why the state of the contender cannot be read. If Known is false, it is why the contender cannot stay, or has
+	// lost the lock.
+	Err error
 
-	Has     bool // the lock
+	Has     bool // the contender has the lock, or its permits
 	Reads   bool
-	Asked   bool             // to give the lock up
-	Behind  bool             // another contender waits because of it
-	Reader  bool             // the one right behind reads
-	Of      int              // permits that there are, 0 for a lock
-	Free    int              // permits that no contender ahead wants, if it does not have its own; 0 or less if any contender waits ahead
-	Waiting int              // others who wait for permits
-	Ahead   int              // how many keep the lock from it; of permits, how many wait before it
-	Nearest second.Contender // of those, the one right ahead
+	Asked   bool             // a process has asked the contender to give the lock up
+	Behind  bool             // another contender waits because of this one
+	Reader  bool             // the next contender behind is a reader
+	Of      int              // the total number of permits; 0 for a lock
+	Free    int              // for a waiter: the permits that contenders ahead leave; 0 or less if another one waits ahead
+	Waiting int              // how many other contenders wait for permits
+	Ahead   int              // how many contenders ahead block this one; for permits, how many wait ahead of it
+	Nearest second.Contender // the last of the contenders that Ahead counts
 
-	Again         time.Duration // after which to look again while it waits; 0 if it will be told. Of a holder a Beat tells
-	Yield         time.Duration // after this time the holder leaves the lock for a moment to those who are in no queue; 0 if there are none
-	InGracePeriod bool          // it does not have the lock as the store grants nothing
+	Again         time.Duration // how long a waiter waits before it looks again; 0 if the store will notify it
+	Yield         time.Duration // how long the holder may keep the lock from programs that do not use the queue; 0 if none wait
+	InGracePeriod bool          // the contender does not have the lock only because the store is in a grace period
 }
 
 // A Record is a command that was sent, its answer, or a notification.
 type Record struct {
-	Number       int64         // of the command in this process; 0: the answer has news
-	Sent         bool          // it has no answer yet
-	Begun, Ended time.Duration // by the clock of [Tier.Now]
+	Number       int64         // the number of the command in this process; 0 for a notification, which is in Answer
+	Sent         bool          // the command was just sent, and has no answer yet
+	Begun, Ended time.Duration // times on the clock of [Tier.Now]
 	Command      Command
 	Answer       Answer
 }

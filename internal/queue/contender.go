@@ -15,56 +15,56 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Contender is an entry in the queue for a lock; once the store has granted it the lock, it is also the grant. Its session covers it
-// from before it enters until it is given up.
+// A Contender is an entry in the queue for a lock. Once the store has granted it the lock, it is also the grant. It is covered by its
+// session from before it enters the queue until it is given up.
 type Contender struct {
 	claim   *claim
 	session *session
 	id      string
-	wake    mutexbool.Bool // look again
+	wake    mutexbool.Bool // set when the waiter has to look at the state again
 
 	token   atomic.Int64 // 0 until it is known
-	weight  atomic.Int64 // permits that it wants, or has
-	permits atomic.Int64 // that there are, as it says when it enters; 0 for a lock
-	queues  atomic.Bool  // maybe; not before it enters, and not once it is known to be gone
-	doomed  bool         // an Enter was not answered that may have removed it: then it is no loss if it is missing; valid once it is gone
+	weight  atomic.Int64 // how many permits it wants or has
+	permits atomic.Int64 // the total number of permits that it names when it enters; 0 for a lock
+	queues  atomic.Bool  // it may be in the queue; false before it enters, and once it is known to be removed
+	doomed  bool         // a later Enter without an answer may have removed it, so its absence is no loss; valid once it is removed
 
-	failed atomic.Pointer[error] // why the last command failed while it waits; nil before the first
+	failed atomic.Pointer[error] // why its last command failed, nil if that succeeded; a nil pointer before the first failure
 
 	loss   notice.Loss
 	life   context.Context // ends when the lock, or the place in the queue, is lost
 	end    context.CancelCauseFunc
-	tenure context.Context // ends with life, and when it is given up
+	tenure context.Context // ends when life ends, and when the contender is given up
 	quit   context.CancelCauseFunc
 
 	contended atomic.Pointer[second.Contention]
 	revoked   mutexbool.Bool
 
-	lessened atomic.Bool // some of its permits were given up
-	insists  atomic.Bool // a task sends the weight until the store takes it
+	lessened atomic.Bool // some of its permits were given up, and it kept others
+	insists  atomic.Bool // a task repeats the new weight until the store accepts it
 
-	shared  atomic.Bool // it reads, or a command was sent that may make it read
-	opening sync.Mutex  // guards the field below; one Share at a time is at it, for as long as that takes
-	opened  bool        // by Share
+	shared  atomic.Bool // it is a reader, or a command was sent that may make it one
+	opening sync.Mutex  // guards the field below; open holds it until its command is answered
+	opened  bool        // Share has made it a reader
 
-	following sync.Once // in which it follows, unless it was given up before
-	follows   bool      // valid after that
-	departing sync.Once // in which it begins to leave
+	following sync.Once // subscribes to the store's notifications, unless it was given up before
+	follows   bool      // it has subscribed; valid once following is done
+	departing sync.Once // starts its removal
 
-	mu      sync.Mutex    // guards the fields below; before that of the lease
-	said    View          // the newest; At alone as long as it has not been seen to queue, or once it is missing
-	heard   time.Duration // when that came
-	granted time.Time     // the zero time before
-	lasting *time.Timer   // fires when it has had the lock for long; nil before, or where nothing has to happen then
+	mu      sync.Mutex    // guards the fields below; locked before the mutex of the lease
+	said    View          // the newest view; only At is set before the contender is seen in the queue, and once it is missing
+	heard   time.Duration // when that view arrived
+	granted time.Time     // when it became the holder; zero before that
+	lasting *time.Timer   // makes a long hold subscribe; nil before the grant, and if the store is no Follower
 
-	Turn     sync.Mutex    // of a guarded write, where a store has one of a contender after the other under way
-	pending  atomic.Int32  // guarded writes that may still take effect
-	saves    atomic.Int64  // how many there were
+	Turn     sync.Mutex    // for stores that send the guarded writes of a contender one after the other
+	pending  atomic.Int32  // how many guarded writes may still take effect
+	saves    atomic.Int64  // how many calls of Save there were
 	entered  chan struct{} // closed once it has entered, or was refused
-	refusal  error         // valid then
+	refusal  error         // why it was refused; valid once entered is closed
 	givenUp  atomic.Bool
 	fate     error          // what Release says about the end; valid once it is released
-	released mutexbool.Bool // it is gone, or no caller has to wait for that any more
+	released mutexbool.Bool // it is removed, or callers need not wait for the removal any longer
 }
 
 // enrol makes a new contender enter the queue. If old is not nil, the new contender takes the place of old, which was given up.
@@ -85,7 +85,7 @@ func (l *claim) enrol(ctx context.Context, patient bool, old *Contender, enter f
 		if c.session.Enrol(c) != nil {
 			continue
 		}
-		t.contenders.Store(c.id, c) // first: the end of the tier loses all that are there
+		t.contenders.Store(c.id, c) // before Spawn, since the end of the tier ends all contenders in this map
 		if !t.Spawn(func() { c.refusal = enter(c, old); close(c.entered) }) {
 			return nil, second.ErrClosed
 		}
@@ -93,7 +93,7 @@ func (l *claim) enrol(ctx context.Context, patient bool, old *Contender, enter f
 	}
 }
 
-// maxLeft is the number of abandoned contenders from which on new ones wait until some of these are removed.
+// maxLeft limits the number of abandoned contenders that are not removed yet. At the limit, new contenders wait until some are removed.
 const maxLeft = 1024
 
 func (l *claim) contenderUnder(x *session) *Contender {
@@ -105,7 +105,7 @@ func (l *claim) contenderUnder(x *session) *Contender {
 	if t.config.Apart {
 		c.session = t.newSession(x.name, x.ttl, t.Now())
 	}
-	// Its context is not derived from that of Acquire, which bounds the wait only.
+	// The context of Acquire bounds only the wait. The context of the contender is therefore not derived from it.
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.tenure, c.quit = context.WithCancelCause(c.life)
 	c.contended.Store(second.NewContention(c.attend))
@@ -138,7 +138,7 @@ func (c *Contender) lastFailure() error {
 	return nil
 }
 
-// explain adds to the error of a wait why it took that long, if that is known.
+// explain returns the error of a wait. If it is known why the wait took so long, explain adds the reason.
 func (c *Contender) explain(cause error) error { return c.claim.tier.explainBy(cause, c.lastFailure()) }
 
 // attend asks the store to show which contenders wait behind this one, for Contended.
@@ -158,8 +158,8 @@ func (c *Contender) command(op Op) Command {
 	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger}
 }
 
-// send sends a command about the contender once. send waits for the answer even after the caller has left: otherwise it would be unknown
-// whether the contender queues.
+// send sends a command about the contender once. It waits for the answer even after the caller has stopped waiting. Otherwise it would be
+// unknown whether the contender is in the queue.
 func (c *Contender) send(cmd Command) Answer { return c.sendFor(c.claim.tier.ctx, cmd) }
 
 // sendFor sends a command about the contender once, and waits for its answer only until ctx ends.
@@ -191,8 +191,8 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 	return a
 }
 
-// enter appends the contender to the queue. enter sends the same command until that is answered: a later one finds what an earlier one
-// has done.
+// enter appends the contender to the queue. It repeats the same command until an answer arrives. A repeated command finds the effect of
+// an earlier one, and does not add the contender twice.
 func (c *Contender) enter(old *Contender) error {
 	cmd, removed := c.command(Enter), Kept
 	if old != nil {
@@ -229,7 +229,7 @@ func (c *Contender) tryOnce(weight int64) error {
 		return cmp.Or(a.refusal(), a.Err)
 	case c.hold():
 		return nil
-	case !c.newest().Has: // who was in the way showed too late
+	case !c.newest().Has: // another contender blocks this one, which the store found only after the Try
 		return locked
 	}
 	return second.Unavailable(errors.New("the lease has run out and is not renewed yet"))
@@ -240,11 +240,11 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 	c.follow()
 	defer w.Forget()
 	for pace, ahead := shortest, ""; ; pace = min(2*pace, longest) {
-		if next := c.newest().Nearest.ID; next != ahead { // locks without notifications follow one another: the last one may go as soon
+		if next := c.newest().Nearest.ID; next != ahead { // the next contender ahead may release as soon as the last one did
 			pace, ahead = shortest, next
 		}
 		c.wake.Clear()
-		var changed <-chan struct{} // the demand has
+		var changed <-chan struct{} // tells that the demand has changed
 		if d != nil {
 			d.Changed.Clear()
 			changed = d.Changed.C()
@@ -252,10 +252,10 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 		if err := cmp.Or(context.Cause(c.life), c.newest().Err, context.Cause(ctx)); err != nil {
 			return c.explain(err)
 		}
-		if c.hold() { // else it is not its turn, or the lease has run out and may be renewed
+		if c.hold() { // if not, it is not first yet, or the lease has run out and may be renewed
 			return nil
 		}
-		if v := c.newest(); v.Ahead > 0 || v.InGracePeriod { // else it waits for permits and for no contender, or that is not known yet
+		if v := c.newest(); v.Ahead > 0 || v.InGracePeriod { // if not, it only waits for free permits, or its place is unknown
 			w.Stands(c.standing)
 		}
 		if d != nil {
@@ -273,8 +273,8 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 // shortest and longest bound the time between two polls of a lock for which the store sends no notifications.
 const shortest, longest = 10 * time.Millisecond, 100 * time.Millisecond
 
-// awaitNews waits for the first of these: a notification about the contender, its loss, a change of the demand, the time of the next
-// poll, or the end of ctx.
+// awaitNews returns at the first of these events: a notification about the contender, its loss, a change of the demand, the time of the
+// next poll, or the end of ctx.
 func (c *Contender) awaitNews(ctx context.Context, pace time.Duration, changed <-chan struct{}) {
 	var look <-chan time.Time
 	if again := c.newest().Again; again > 0 {
@@ -306,7 +306,7 @@ func (c *Contender) standing() second.Standing {
 	return s
 }
 
-// follow makes the store report the state of the contender until it is given up.
+// follow makes the store report the state of the contender until the contender is given up.
 func (c *Contender) follow() {
 	c.following.Do(func() {
 		if follower := c.claim.tier.follower; follower != nil {
@@ -317,7 +317,7 @@ func (c *Contender) follow() {
 }
 
 func (c *Contender) unfollow() {
-	c.following.Do(func() {}) // nor later
+	c.following.Do(func() {}) // from now on follow does nothing
 	c.mu.Lock()
 	if c.lasting != nil {
 		c.lasting.Stop()
@@ -328,7 +328,7 @@ func (c *Contender) unfollow() {
 	}
 }
 
-// apply takes over a new state of the contender.
+// apply handles a new view of the contender.
 func (c *Contender) apply(v View) {
 	if !c.takes(v) {
 		c.missing(v)
@@ -338,26 +338,29 @@ func (c *Contender) apply(v View) {
 	c.wake.Set()
 }
 
-// takes takes over a new view. takes reports false if the view says that the contender has been removed from its place in the queue.
-// Views arrive in several ways, and late if the process was stopped, so their order is that of the store. The exception is the answer to
-// a command that was sent after all that is known: it is newer in any case, since the store's order may be set back. A contender that has
-// not been seen in the queue may be about to enter. Views from before it was missing then do not count any more.
+// This method stores a new view, unless a newer one is known. It returns false if the view shows that the contender has lost its place in
+// the queue.
+//
+// Views arrive in several ways, and late if the process was paused. They are therefore ordered by At, which the store sets. There is one
+// exception, since the store's order may be set back: the answer to a command that was sent after the last view arrived is always newer.
+//
+// A contender that has not been seen in the queue may be about to enter. Once a contender is missing, older views of it do not count.
 func (c *Contender) takes(v View) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	queued, token := c.said.Known, c.token.Load()
 	switch {
 	case !v.Known && v.Err != nil:
-		return false // it cannot stay, whatever was said since
+		return false // the contender cannot stay in the queue, even if a newer view is known
 	case queued && v.At < c.said.At && v.Sent <= c.heard:
-		return true // overtaken
+		return true // this view is older than the known one
 	case !v.Known:
 		c.said, c.heard = View{At: max(c.said.At, v.At)}, c.claim.tier.Now()
 		return !queued
 	case !queued && v.At <= c.said.At && v.Sent <= c.heard:
 		return false
 	case token != 0 && v.Token != token:
-		return false // a late command has given it another place; the one that it had is lost
+		return false // a late command has given the contender another place; its first place is lost
 	}
 	if !queued {
 		c.queues.Store(true)
@@ -376,8 +379,8 @@ func (c *Contender) takes(v View) bool {
 	return true
 }
 
-// contestLocked notifies the holder that another contender has waited since a time, or that locks without a queue may wait from a time on
-// (Yield).
+// contestLocked tells the holder if another contender waits, and that it has waited since the given time. If the view has a Yield,
+// contestLocked also tells when the holder should make way for programs that do not use the queue.
 func (c *Contender) contestLocked(since time.Time) {
 	signal := c.contended.Load()
 	if c.said.Yield > 0 {
@@ -397,15 +400,15 @@ func (c *Contender) newest() View {
 	return c.said
 }
 
-// hold makes the contender the holder, after the store has granted it the lock. New contenders go to the tail, so being first is
-// permanent: an old view may be trusted while the lease is valid, since each renewal applies losses before it counts.
+// hold makes the contender the holder if the store has granted it the lock. New contenders enter at the tail, so a contender that is first
+// stays first. An old view may therefore be trusted while the lease is valid: a renewal applies all losses before it extends the lease.
 func (c *Contender) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.granted.IsZero() || !c.said.Has || !c.session.Hold(c) {
 		return !c.granted.IsZero()
 	}
-	if t := c.claim.tier; t.follower != nil { // a short hold costs no looking; one that lasts has to hear of its removal
+	if t := c.claim.tier; t.follower != nil { // only a long hold needs to be told of its removal
 		c.lasting = time.AfterFunc(c.session.ttl/6, func() { t.Spawn(c.follow) })
 	}
 	c.granted = time.Now()
@@ -414,22 +417,22 @@ func (c *Contender) hold() bool {
 	return true
 }
 
-// Missing records that a command has not found the contender, and returns the error for its caller.
+// Missing is called when a command has not found the contender. It records the loss, and returns the error for the caller of the command.
 func (c *Contender) Missing() error {
 	c.missing(View{})
 	return c.Err()
 }
 
-// missing records that the contender is not at its place any more, and perhaps not in the queue at all. That is a loss, unless the
-// contender was given up: then its own command has usually removed it, and the answer to that command says whether it did.
+// missing is called when the contender is not at its place any more; it may not be in the queue at all. This is a loss, unless the
+// contender was given up. In that case its own command has usually removed it, and the answer to that command tells.
 func (c *Contender) missing(v View) {
 	if v.Known {
-		c.queues.Store(true) // elsewhere, and has to be removed
+		c.queues.Store(true) // it is at another place, and has to be removed from there
 	}
 	if c.givenUp.Load() {
 		return
 	}
-	c.lossAt(c.claim.tier.Now()) // a lease that is over has ended before
+	c.lossAt(c.claim.tier.Now()) // if the lease has run out, that is recorded as the cause
 	loss := c.removed()
 	switch {
 	case errors.Is(v.Err, second.ErrLost):
@@ -447,8 +450,8 @@ func (c *Contender) removed() error {
 	return second.Lost(second.ByDeletion, "%s", c.claim.tier.config.Lost(c.Ref()))
 }
 
-// Lose ends the hold or the wait of the contender. The owner may still need the margin to stop. After the margin the contender is
-// removed, because others wait behind it.
+// Lose ends the hold or the wait of the contender. Its owner may need the time of the margin to stop. After the margin, the contender is
+// removed from the queue, because other contenders wait behind it.
 func (c *Contender) Lose(reason error) {
 	c.end(reason)
 	c.reportLoss(reason)
@@ -465,8 +468,8 @@ func (c *Contender) reportLoss(cause error) {
 // IsLost reports whether the hold or the wait has ended.
 func (c *Contender) IsLost() bool { return c.life.Err() != nil }
 
-// giveUp marks the contender as given up before it leaves the queue, and returns its loss, or [second.ErrReleased] if it was given up
-// before. After that only the answer to its removal can still show a loss. The caller has to call depart next.
+// giveUp marks the contender as given up, and returns its loss. If the contender was given up before, giveUp returns
+// [second.ErrReleased]. Afterwards only the answer to its removal can still show a loss. The caller has to call depart next.
 func (c *Contender) giveUp() error {
 	if c.givenUp.Swap(true) {
 		return second.ErrReleased
@@ -474,7 +477,7 @@ func (c *Contender) giveUp() error {
 	loss := c.lossAt(c.claim.tier.Now())
 	c.quit(second.ErrReleased)
 	c.session.Leave(c)
-	c.unfollow() // before its place goes, which is no loss
+	c.unfollow() // before its place is removed, because that removal is no loss
 	return loss
 }
 
@@ -486,8 +489,8 @@ func (c *Contender) abandon() (loss error) {
 	return loss
 }
 
-// depart removes the contender once the commands by which it enters are answered. If an answer has said already that it was removed, no
-// command is needed, whatever a late view says of it.
+// depart removes the contender, after the commands by which it enters are answered. If an answer has already shown that the contender was
+// removed, depart sends no command, even if a late view still shows the contender.
 func (c *Contender) depart(removed Removal) {
 	c.departing.Do(func() {
 		if removed != Kept {
@@ -498,29 +501,29 @@ func (c *Contender) depart(removed Removal) {
 	})
 }
 
-// leave sends the removal of the contender until its answer shows that it is gone. Commands that were never answered may still create it
-// again; [Tier.audit] finds those. No caller waits for more than the first answer.
+// leave repeats the removal of the contender until an answer shows that it is removed. A command that was never answered may still create
+// the contender again; [Tier.audit] finds such contenders. Callers wait only for the first answer.
 func (c *Contender) leave() {
 	t, loss := c.claim.tier, context.Cause(c.life)
-	if !c.queues.Load() { // another process deleted it, which is not known yet; or it never entered
+	if !c.queues.Load() { // it never entered; or another process deleted it, and no loss is recorded yet
 		loss = cmp.Or(loss, c.removed())
 	}
-	var until time.Duration // when its lease is over at the latest, where that is its own
+	var until time.Duration // the latest end of the contender's own lease, on stores with OwnTTL
 	denied := false
 	for pace := retry.New(); c.queues.Load(); {
 		if t.unreachable() != nil {
 			c.finish(loss)
-			t.answering(t.ctx) // else each contender that leaves would send a request without an answer
+			t.answering(t.ctx) // otherwise each contender that leaves would send a request in vain
 		}
 		if t.ctx.Err() != nil {
 			c.finish(loss)
-			return // a goodbye removes it
+			return // the Goodbye of the tier removes it
 		}
 		if c.over(until) {
 			break
 		}
 		a := c.send(c.command(Leave))
-		if a.Outcome == Expired { // with all that was under the session
+		if a.Outcome == Expired { // the session's end has removed the contender
 			a.Outcome, a.Removed = Done, Missing
 		}
 		if a.Outcome == Done {
@@ -540,21 +543,21 @@ func (c *Contender) leave() {
 		}
 		c.finish(loss)
 		c.session.doubtful.Store(true)
-		if again { // else as soon as the store answers
+		if again { // the second try is sent as soon as the store answers
 			retry.Pause(t.ctx, pace.NextBackOff())
 		}
 	}
 	c.forget(loss)
 }
 
-// forget ends what the process keeps of a contender that is gone.
+// forget deletes what this process stores about a contender that was removed.
 func (c *Contender) forget(loss error) {
 	c.queues.Store(false)
 	c.claim.tier.contenders.CompareAndDelete(c.id, c)
 	c.finish(loss)
 }
 
-// over reports whether the store has dropped the contender without a command: at the end of its session, or of a lease of its own.
+// over reports whether the store has dropped the contender without a command, because its session or its own lease has ended.
 func (c *Contender) over(until time.Duration) bool {
 	if t := c.claim.tier; t.config.OwnTTL {
 		return until > 0 && t.Now() >= until
@@ -562,7 +565,8 @@ func (c *Contender) over(until time.Duration) bool {
 	return c.session.Over()
 }
 
-// left returns the loss that a removal shows. While the lease runs, only another process or an operator can have removed the contender.
+// left is called with the answer to the removal of the contender, and returns the loss that it shows. If the contender was missing while
+// the lease was valid, another process or an operator has removed it.
 func (c *Contender) left(r Removal, loss error) error {
 	c.queues.Store(false)
 	if r == Missing && loss == nil && !c.doomed && c.session.Valid() {

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Token returns the fencing token, which is that of the place in the queue.
+// Token returns the fencing token, which is the token of the contender's place in the queue.
 func (c *Contender) Token() int64 { return c.token.Load() }
 
 // Context returns a context that ends when the lock is lost.
@@ -19,7 +19,7 @@ func (c *Contender) Context() context.Context { return c.life }
 // Tenure returns a context that ends when the lock is lost or given up.
 func (c *Contender) Tenure() context.Context { return c.tenure }
 
-// Contended returns the signal that another process waits.
+// Contended returns a signal, which is raised when another process waits because of this contender.
 func (c *Contender) Contended() *second.Contention { return c.contended.Load() }
 
 // RevokeRequested returns a channel that is closed when a process has asked for the lock.
@@ -31,15 +31,15 @@ func (c *Contender) RevokeRequested() <-chan struct{} {
 // Idle reports whether no guarded write may still take effect.
 func (c *Contender) Idle() bool { return c.pending.Load() == 0 }
 
-// Leased is true: the lease shows whether the lock is held.
+// Leased returns true, because the lease shows whether the lock is held.
 func (c *Contender) Leased() bool { return true }
 
-// Confirm asks the lease.
+// Confirm checks only the lease, and asks the store nothing.
 func (c *Contender) Confirm() bool { return c.Err() == nil }
 
-// ValidUntil is the end of the lease.
+// ValidUntil returns the time of day at which the lease ends.
 func (c *Contender) ValidUntil() time.Time {
-	now := time.Now() // before the look: who is stopped in between returns too early a time
+	now := time.Now() // read before Remaining: a pause in between then makes the result too early, never too late
 	left := c.session.Remaining()
 	if c.Err() != nil {
 		return time.Time{}
@@ -55,13 +55,13 @@ func (c *Contender) Store() Store {
 	return c.claim.tier.store
 }
 
-// Err returns why this process does not have the lock, nil if it does.
+// Err returns why this process does not have the lock any more. It returns nil if it has the lock.
 func (c *Contender) Err() error { return c.ErrAt(c.claim.tier.Now()) }
 
 // ErrAt is Err for a caller that has just read the clock.
 func (c *Contender) ErrAt(now time.Duration) error {
 	loss := c.lossAt(now)
-	if c.givenUp.Load() { // asked last: the end of what was given up is no loss
+	if c.givenUp.Load() { // checked last, because the lease of a contender that was given up may end without a loss
 		return second.ErrReleased
 	}
 	return loss
@@ -74,10 +74,10 @@ func (c *Contender) lossAt(now time.Duration) error {
 		}
 		c.session.Lapse()
 	}
-	return context.Cause(c.life) // nil if the lease has just been renewed
+	return context.Cause(c.life) // nil if a renewal came between ValidAt and Lapse
 }
 
-// Release does not wait for a store that cannot be reached.
+// Release gives the contender up. It does not wait while the store cannot be reached.
 func (c *Contender) Release() error {
 	if loss := c.abandon(); errors.Is(loss, second.ErrReleased) {
 		return loss
@@ -85,7 +85,7 @@ func (c *Contender) Release() error {
 	return c.AwaitRelease()
 }
 
-// AwaitRelease waits until the contender is gone, no longer than the settings say.
+// AwaitRelease waits until the contender is removed from the store, but no longer than [second.Settings.ReleaseWithin].
 func (c *Contender) AwaitRelease() error {
 	select {
 	case <-c.released.C():
@@ -96,19 +96,19 @@ func (c *Contender) AwaitRelease() error {
 			return c.claim.failure("release", c.fate)
 		}
 		return nil
-	case <-time.After(c.claim.tier.config.ReleaseWithin(c.session.ttl)): // the lease tells whether it was ours
+	case <-time.After(c.claim.tier.config.ReleaseWithin(c.session.ttl)): // life has ended if the lock was lost before
 		return context.Cause(c.life)
 	}
 }
 
-// Shared is true as soon as Share is about to send its command, since the command may be executed at any time.
+// Shared reports whether the contender is a reader, or Share is about to send its command. That command may be executed at any time.
 func (c *Contender) Shared() bool { return c.shared.Load() }
 
-// Share downgrades the contender to a reader in the store. Place and token stay. The downgrade cannot be undone, so a waiter that sees it
-// late may still proceed.
+// Share makes the contender a reader in the store. It keeps its place and its token. The downgrade cannot be undone, so a waiter that sees
+// it late may still proceed.
 //
-// A command that was sent may be executed at any time. From then on Share therefore waits for its outcome, also if ctx ends, for as long as
-// the grant lasts: an error would mean that this process may write. A refusal by the store is an error.
+// Once its command is sent, Share waits for the outcome even if ctx ends, for as long as the grant lasts. An error would mean that this
+// process may still write, while the command may be executed at any time. If the store refuses the command, Share returns an error.
 func (c *Contender) Share(ctx context.Context) error {
 	if c.claim.mode == second.Reading {
 		return c.Err()
@@ -144,7 +144,7 @@ func (c *Contender) awaitReader(ctx context.Context) error {
 	}
 }
 
-// open lets readers in.
+// open sends the command that makes the contender a reader, so that the readers behind it get the lock.
 func (c *Contender) open() error {
 	c.opening.Lock()
 	defer c.opening.Unlock()
@@ -156,7 +156,7 @@ func (c *Contender) open() error {
 	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
 		a := c.sendFor(c.tenure, c.command(Share))
 		if unknown = unknown || a.Outcome == Unknown || a.Begun; unknown && a.Outcome == Denied {
-			a.Outcome = Unknown // an error would say that it writes
+			a.Outcome = Unknown // an error would mean that the contender is still a writer
 		} else if a.Outcome == Denied {
 			c.shared.Store(false)
 		}
@@ -168,13 +168,13 @@ func (c *Contender) open() error {
 	c.opened = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.contended.Store(second.NewContention(c.attend)) // for those who do not read
+	c.contended.Store(second.NewContention(c.attend)) // beside a reader, only writers wait
 	c.contestLocked(time.Now())
 	return nil
 }
 
-// StopWatchdog is for tests; see [lease.Lease.StopWatchdog].
+// StopWatchdog is for tests. It stops the watchdog of the session; see [lease.Lease.StopWatchdog].
 func (c *Contender) StopWatchdog() { c.session.StopWatchdog() }
 
-// Clock is for tests: it returns the clock of the lease.
+// Clock is for tests. It returns the clock of the lease.
 func (c *Contender) Clock() *clock.Clock { return c.claim.tier.clock }

@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Guarding returns the contenders that a guarded write depends on and their common store, which has to be of type S. Otherwise it returns
-// an error that calls that kind of store by the given name.
+// Guarding returns the contenders of the locks that a guarded write depends on, and their store. All of them have to be in one store of
+// type S. Otherwise Guarding returns an error, in which name stands for that kind of store.
 func Guarding[S interface {
 	Store
 	comparable
@@ -32,11 +32,12 @@ func Guarding[S interface {
 	return s, all, nil
 }
 
-// Write sends a guarded write, unless check, which should include [Contender.Err] of all contenders, returns an error. Its error wraps
-// [second.ErrUnknown] if the outcome is Unknown, or not known before ctx ends.
+// Write sends a guarded write, unless check returns an error. check should call [Contender.Err] of all contenders. The error of Write
+// wraps [second.ErrUnknown] if the outcome is Unknown, or if ctx ends before the outcome is known.
 //
-// From before the call of check until the write cannot take effect any more, no contender is idle. Code that first makes check fail, and
-// then finds a contender idle, may therefore hand that lock off: no write of the previous user takes effect later.
+// [Contender.Idle] returns false from before the call of check until the write cannot take effect any more. Before a lock is handed off
+// within the process, the caller makes check fail, and then waits until the contender is idle. No write of the previous user can then take
+// effect later.
 func Write(ctx context.Context, all []*Contender, check func() error, send func() (Outcome, error)) error {
 	finish := func() {
 		for _, c := range all {
@@ -44,7 +45,7 @@ func Write(ctx context.Context, all []*Contender, check func() error, send func(
 		}
 	}
 	for _, c := range all {
-		c.pending.Add(1) // count first, look after
+		c.pending.Add(1) // before check, so that no contender seems idle after a check has succeeded
 	}
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		finish()
@@ -59,7 +60,7 @@ func Write(ctx context.Context, all []*Contender, check func() error, send func(
 	}
 	_, err := second.Do(ctx, spawn, func() (any, error) {
 		outcome, err := send()
-		if outcome == Unknown { // it may take effect for as long as the locks are ours
+		if outcome == Unknown { // the write may take effect as long as this process has the locks, so it stays pending
 			return nil, unknown(err)
 		}
 		finish()
@@ -73,8 +74,8 @@ func (c *Contender) Write(ctx context.Context, check func() error, send func() (
 	return Write(ctx, []*Contender{c}, check, send)
 }
 
-// Save repeats its command until the store has answered, as long as the contender has the lock. The store ignores a command that is
-// executed late, as it has one with a higher Turn by then.
+// Save repeats its command until the store has answered, as long as the contender has the lock. If a command is executed late, a later one
+// with a higher Turn may have been executed before. The store then ignores the late command.
 func (c *Contender) Save(ctx context.Context, check func() error, data []byte) error {
 	t, cmd := c.claim.tier, c.command(Save)
 	cmd.Data, cmd.Turn = data, c.saves.Add(1)
@@ -95,7 +96,7 @@ func (c *Contender) Save(ctx context.Context, check func() error, data []byte) e
 			loss := c.Missing()
 			err = cmp.Or(check(), loss)
 		}
-		if ambiguous { // the store may have executed an earlier one
+		if ambiguous { // the store may have executed an earlier try
 			return Unknown, err
 		}
 		return Failed, err

@@ -10,17 +10,18 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A semaphore is a queue in which a contender has its permits once its own and those that all contenders ahead want fit into the number
-// of permits. A request is therefore served whole and in order. A contender can only reduce its permits, so a grant is final; a process
-// that wants more permits queues again.
+// A semaphore is a handle that queues for permits. A contender has its permits if its permits plus those of all contenders ahead are no
+// more than the total number. Requests are therefore served in order, each as a whole. A contender can reduce its permits, but not increase
+// them, so a grant is final. A process that wants more permits queues again.
 //
-// When the number of permits is reduced, holders keep theirs.
+// When the total number is reduced, holders keep their permits.
 type semaphore struct{ *claim }
 
-// Permits returns the number in the newest answer of the store, and before the first answer the number that the program gave.
+// Permits returns the total number of permits according to the store's newest answer. Before the first answer, it returns the number that
+// the program gave.
 func (s semaphore) Permits() int { return int(s.permits.Load()) }
 
-// SetPermits takes one command.
+// SetPermits sends one command.
 func (s semaphore) SetPermits(ctx context.Context, n int) error {
 	r := s.ref()
 	r.Permits = n
@@ -36,8 +37,8 @@ func tooMany(wanted, of int) error {
 	return fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, wanted, of)
 }
 
-// want sets how many permits the contender wants before it enters. If that is more than the store's newest answer allows, it enters with
-// the number that the program gave. The store then answers with the number that applies now.
+// want is called before the contender enters, and sets how many permits it wants. If that is more than the total in the store's newest
+// answer, the contender enters with the total that the program gave. The store then answers with the present total.
 func (c *Contender) want(weight int64) error {
 	if weight > c.permits.Load() {
 		c.permits.Store(int64(c.claim.given))
@@ -49,7 +50,7 @@ func (c *Contender) want(weight int64) error {
 	return nil
 }
 
-// Acquire takes one command if enough permits are free.
+// Acquire needs only one command if enough permits are free.
 func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
 	return s.permitsOf(s.begin(ctx, "acquire", nil, &d.Wait, d, func(c, _ *Contender) error {
 		if err := c.want(max(1, int64(d.Want()))); err != nil {
@@ -59,12 +60,12 @@ func (s semaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Perm
 	}))
 }
 
-// TryAcquire takes one command, which writes nothing if a process waits or fewer than k permits are free.
+// TryAcquire sends one command. The command writes nothing if a process waits or fewer than k permits are free.
 func (s semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, error) {
 	return s.permitsOf(s.begin(ctx, try, nil, nil, nil, func(c, _ *Contender) error { return c.tryOnce(int64(k)) }))
 }
 
-// permitsOf turns a grant into permits. Each permit is the contender itself, so they are lost together.
+// permitsOf returns the permits of a grant. Each permit is the contender itself, so all of them are lost together.
 func (s semaphore) permitsOf(g second.Grant, err error) ([]second.Permit, error) {
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (s semaphore) permitsOf(g second.Grant, err error) ([]second.Permit, error)
 	return slices.Repeat([]second.Permit{c}, int(c.weight.Load())), nil
 }
 
-// Release gives permits up, with one command for all that were taken together.
+// Release gives permits up. It sends one command for all permits that were acquired together.
 func (s semaphore) Release(permits []second.Permit) (err error) {
 	numbers := make(map[*Contender]int64)
 	for _, p := range permits {
@@ -89,14 +90,14 @@ func (s semaphore) Release(permits []second.Permit) (err error) {
 	return err
 }
 
-// Most returns how many permits one command can take: each permit is a value in memory.
+// Most returns how many permits one command can take. The limit keeps the slice of permits small.
 func (s semaphore) Most() int { return 1 << 16 }
 
 // Equal reports whether the contenders of both would be alike.
 func (s semaphore) Equal(other second.Semaphore) bool { return s.alike(other.(semaphore).claim) }
 
-// bid reduces the number of permits that the contender asks for, if it is the first waiter and the process can use fewer: it then gets
-// those that are free.
+// bid reduces the number of permits that the contender asks for, if it is the first waiter and the process can use fewer. The contender
+// then gets the free permits at once.
 func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 	v := c.newest()
 	if !v.Known || v.Has {
@@ -114,17 +115,17 @@ func (c *Contender) bid(ctx context.Context, d *second.Demand) error {
 	return nil
 }
 
-// weigh sends the number of permits that the contender has or wants, until that is answered.
+// weigh sends the number of permits that the contender has or wants, and repeats that until an answer arrives.
 func (c *Contender) weigh() (Answer, error) {
 	return c.claim.tier.repeat(c.tenure, func() Answer {
 		cmd := c.command(Weigh)
-		cmd.Weight = max(cmd.Weight, 1) // all are given up by now, and the removal that follows takes the last one
+		cmd.Weight = max(cmd.Weight, 1) // at 0 all permits are given up, and the removal that follows frees the last one
 		return c.send(cmd)
 	})
 }
 
-// lessen sends that the contender has fewer permits now. If the store refuses this, the caller gets the error and the command is repeated
-// in the background: other processes would otherwise never get these permits.
+// lessen tells the store that the contender has fewer permits now. If the store refuses the command, lessen returns the error, and the
+// command is repeated in the background. Otherwise other processes would not get these permits while the contender exists.
 func (c *Contender) lessen() (Answer, error) {
 	a, err := c.weigh()
 	if a.Outcome == Denied {
@@ -133,8 +134,8 @@ func (c *Contender) lessen() (Answer, error) {
 	return a, err
 }
 
-// restate sends the number of permits once more, after the store may have lost an answered command: permits that were given up would
-// otherwise stay taken as long as the contender exists.
+// restate is called when the store may have lost commands that it has answered. It sends the number of permits again if some were given
+// up; otherwise they would stay taken as long as the contender exists. It also repeats the command that made a writer a reader.
 func (c *Contender) restate() {
 	t := c.claim.tier
 	if c.lessened.Load() {
@@ -147,8 +148,8 @@ func (c *Contender) restate() {
 	}
 }
 
-// insist sends the number of permits until the store accepts it, or none are left. One task per contender does so for all refused
-// commands.
+// insist sends the number of permits until the store accepts it, or the contender is lost or given up. Each contender has at most one
+// such task, for all of its refused commands.
 func (c *Contender) insist() {
 	if c.insists.Swap(true) {
 		return
@@ -159,13 +160,13 @@ func (c *Contender) insist() {
 			continue
 		}
 		c.insists.Store(false)
-		if c.weight.Load() == weight || c.insists.Swap(true) { // else a part was refused meanwhile that has left the rest to this task
+		if c.weight.Load() == weight || c.insists.Swap(true) { // otherwise the number has changed, and a refused lessen may rely on this task
 			return
 		}
 	}
 }
 
-// releaseSome gives n permits up, and waits for the answer for a third of the TTL at most.
+// releaseSome gives up n of the contender's permits. It waits for the answer for a third of the TTL at most.
 func (c *Contender) releaseSome(n int64) error {
 	if c.weight.Add(-n) == 0 {
 		return c.Release()
@@ -176,7 +177,7 @@ func (c *Contender) releaseSome(n int64) error {
 	defer cancel()
 	_, err := second.Do(ctx, t.Spawn, c.lessen, func(error) error { return nil })
 	loss := c.lossAt(t.Now())
-	if err != nil && c.tenure.Err() == nil { // else it is lost, or has gone with the rest
+	if err != nil && c.tenure.Err() == nil { // if tenure has ended, the contender is lost, or all of its permits are given up
 		return c.claim.failure("release", err)
 	}
 	return loss

@@ -13,16 +13,16 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A session is the time for which the store keeps this process's contenders.
+// A session is a period for which the store keeps the contenders of this process. Each renewal extends it by the TTL.
 //
-// For holders it lasts TTL less margin, counted from when the newest answered renewal was sent. The store counts from when it received
-// that renewal, which is later.
+// Holders trust the session for a shorter time, the TTL less the margin. They count from when the newest answered renewal was sent. The
+// store counts from when it received that renewal, which is later.
 type session struct {
 	*lease.Lease[*Contender]
 	name string
 	ttl  time.Duration
 
-	doubtful atomic.Bool // orphaned contenders may queue under it; see [Tier.audit]
+	doubtful atomic.Bool // the queues may have orphaned contenders of this session; see [Tier.audit]
 }
 
 func (t *Tier) newSession(name string, ttl, sent time.Duration) *session {
@@ -55,12 +55,12 @@ func (t *Tier) open() *session {
 		return nil
 	}
 	x := t.newSession(a.Name, a.TTL, sent)
-	t.Begin(x.name) // before anybody acts on it
+	t.Begin(x.name) // before any goroutine can see the session and end it
 	t.learn(func(s *status) { s.session, s.refused = x, nil })
 	return x
 }
 
-// refuse records why the store gives or renews no session at the moment.
+// refuse records why the store refuses to open or renew a session.
 func (t *Tier) refuse(why error) {
 	before, _ := t.learn(func(s *status) { s.refused = second.Unavailable(why) })
 	if before.refused == nil || before.refused.Error() != why.Error() {
@@ -68,8 +68,8 @@ func (t *Tier) refuse(why error) {
 	}
 }
 
-// renewUntilOver renews a session each quarter of its TTL until it is over. While the store does not answer, it goes on trying: the
-// session may still exist there, and with it the places in the queues.
+// renewUntilOver renews a session each quarter of its TTL until the session has ended. While the store does not answer, it continues to
+// try. The session may still exist in the store, and with it the places in the queues.
 func (t *Tier) renewUntilOver(x *session, well func()) {
 	timer := time.NewTimer(x.ttl / 4)
 	for pace := retry.New(); !x.Over(); {
@@ -79,14 +79,14 @@ func (t *Tier) renewUntilOver(x *session, well func()) {
 		case <-t.ctx.Done():
 			return
 		}
-		t.renew.Clear() // before the renewal: who asks meanwhile may know of what it has not told
+		t.renew.Clear() // before the renewal: a request that comes during it may have a new reason
 		if t.beat(x) && t.status.Load().away == nil {
 			well()
 			pace.Reset()
 			timer.Reset(x.ttl / 4)
 			continue
 		}
-		t.renew.Clear() // all that failed have asked, and the pace counts
+		t.renew.Clear() // failed commands have requested a renewal, but the next one waits for the backoff
 		timer.Reset(pace.NextBackOff())
 	}
 }
@@ -99,9 +99,9 @@ func (t *Tier) beat(x *session) (renewed bool) {
 			beat.Among = append(beat.Among, c.Ref())
 		}
 	}
-	sent := t.Now() // last: what is said of these is newer than all that was said before
+	sent := t.Now() // after Among is complete: the views in the answer are newer than all views until now
 	a := t.do(t.ctx, beat)
-	for _, v := range a.Views { // before the lease is renewed, or one that was lost could become a holder
+	for _, v := range a.Views { // before the lease is renewed; otherwise a contender that lost its place could become a holder
 		v.Sent = sent
 		t.tell(v)
 	}
@@ -114,12 +114,12 @@ func (t *Tier) beat(x *session) (renewed bool) {
 		t.learn(func(s *status) { s.refused = nil })
 		x.Renew(sent)
 		for c := range x.Contenders() {
-			c.wake.Set() // it may have waited for nothing else
+			c.wake.Set() // a contender that is first may have waited only for the renewal
 			if a.Doubt {
 				c.restate()
 			}
 		}
-		x.doubtful.CompareAndSwap(false, a.Doubt) // for good
+		x.doubtful.CompareAndSwap(false, a.Doubt) // never set back to false
 		if x.doubtful.Load() && !t.config.OwnTTL {
 			t.Spawn(func() { t.audit(x) })
 		}
@@ -134,19 +134,20 @@ func (t *Tier) expire(x *session, why error) {
 	t.renew.Set()
 }
 
-// audit deletes orphaned contenders, which have no owner in this process. A command that was not answered may be executed at any later
-// time, even after the removal of its contender, for example by a server that was stopped and continued. Only the end of the session
-// rules that out, because commands of an ended session are refused. Until then the audit finds what such a command has created. It leaves
-// out contenders that their owner has given up: the owner removes them, and its command would otherwise find nothing.
+// audit deletes orphaned contenders, which have no owner in this process. A command without an answer creates them when it is executed
+// late, for example by a server that was paused and resumed. It may even be executed after its contender was removed. Only the end of the
+// session rules that out, because the store refuses commands of an ended session. Until then, the audit finds orphaned contenders.
+//
+// The audit does not delete a contender whose owner is about to remove it. Otherwise the owner's command would find nothing.
 func (t *Tier) audit(x *session) {
 	a := t.do(t.ctx, Command{Op: Audit, Session: x.name})
 	unwanted := slices.DeleteFunc(a.Present, func(r Ref) bool {
-		known, ok := t.contenders.Load(r.ID) // since before it entered
+		known, ok := t.contenders.Load(r.ID) // has every contender from before it enters
 		if !ok {
 			return false
 		}
-		// A store that was set back may still have a contender whose name is now in use at another path. Only the beginning is compared, since
-		// stores may add something behind the path.
+		// A store that was set back to an earlier state may have an old contender whose name another contender, at another path, has now. Only
+		// the beginning of the path is compared, since some stores append to it.
 		c := known.(*Contender)
 		return !c.released.IsSet() && strings.HasPrefix(r.Path, c.claim.path) && (!r.Reads || c.claim.mode == second.Reading)
 	})
@@ -155,9 +156,9 @@ func (t *Tier) audit(x *session) {
 	}
 }
 
-// present waits for a session, and until the store answers. Without that, callers with short deadlines would pile up commands during an
-// outage, and the store would execute them all afterwards. It returns at once if the store refuses to open a session. If patient is
-// false, it also returns at once while the store does not answer.
+// present waits until there is a session and the store answers. Otherwise callers with short deadlines would send more and more commands
+// during an outage, and the store would execute all of them afterwards. present returns an error at once if the store refuses to open a
+// session. If patient is false, it also returns at once while the store does not answer.
 func (t *Tier) present(ctx context.Context, patient bool) (x *session, err error) {
 	left := t.await(ctx, func(s *status) bool {
 		x, err = s.session, nil
@@ -166,7 +167,7 @@ func (t *Tier) present(ctx context.Context, patient bool) (x *session, err error
 		}
 		live := x != nil && !x.Over()
 		if err == nil && !live {
-			err = s.refused // also of a store that is away besides
+			err = s.refused // even if the store cannot be reached at the moment
 		}
 		return err != nil || live && s.away == nil
 	})

@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// Waiting sets Permits to 0 for those contenders of a queue that wait. Before, each has in Permits the number that it wants.
+// Waiting sets Permits to 0 in those contenders of a queue that wait. Before the call, Permits is the number that a contender wants or has.
 func Waiting(queue []second.Contender) {
 	wanted := 0
 	for i := range queue {
@@ -16,11 +16,11 @@ func Waiting(queue []second.Contender) {
 	}
 }
 
-// sums are totals over a queue up to some place.
+// sums has totals over the contenders of a queue that are ahead of a place.
 type sums struct {
-	permits int // what each wants or has
+	permits int // that these contenders want or have
 	writers int
-	writer  int // the place of the last one
+	writer  int // the index of the last writer
 }
 
 func (s *sums) add(place int, c *second.Contender) {
@@ -30,8 +30,8 @@ func (s *sums) add(place int, c *second.Contender) {
 	}
 }
 
-// Stand completes the view of the contender at index own of a queue. Permits of each contender in the queue are those that it wants or
-// has.
+// Stand computes the view of the contender at index own of a queue. at returns a contender by its index; its Permits is the number that it
+// wants or has.
 func (v *View) Stand(own, length int, at func(int) *second.Contender) {
 	var before, all sums
 	first := length
@@ -46,9 +46,10 @@ func (v *View) Stand(own, length int, at func(int) *second.Contender) {
 	v.stand(own, length, at, before, all.writers, first)
 }
 
-// stand completes a view with the sums over the contenders ahead of its own, the number of writers, and the first place at which more
-// permits are wanted than there are. For a lock, only contenders count with which its own cannot share it. For permits, only waiters count:
-// they have none, as they and all contenders ahead of them want more than there are.
+// stand computes the view of the contender at index own. before has the sums over the contenders ahead of it, and writers is the number of
+// writers in the queue. first is the index of the first waiter for permits: it and the contenders ahead want more permits than there are.
+//
+// For a lock, Ahead counts only the contenders with which this one cannot share the lock. For permits, Ahead counts only waiters.
 func (v *View) stand(own, length int, at func(int) *second.Contender, before sums, writers, first int) {
 	c := at(own)
 	v.Known, v.Token, v.Reads, v.Asked, v.Of = true, c.Token, c.Shared, c.Asked, c.Of
@@ -72,22 +73,22 @@ func (v *View) stand(own, length int, at func(int) *second.Contender, before sum
 	}
 	if v.Ahead > 0 {
 		v.Nearest = *at(nearest)
-		v.Nearest.Permits = 0 // who waits has none
+		v.Nearest.Permits = 0 // a waiter has no permits yet
 	}
 	if v.Has = v.Ahead == 0 && c.Permits <= v.Free; v.Has {
-		v.Free = 0 // that matters to who waits
+		v.Free = 0 // only waiters need it
 	}
 }
 
-// Places is a queue that is read once, to compute the views of any number of its contenders. [View.Stand], in contrast, walks the whole
-// queue for each contender.
+// Places has the contenders of a queue and the sums up to each of them. It computes the views of many contenders after one pass over the
+// queue. [View.Stand], in contrast, walks the whole queue for each contender.
 type Places struct {
-	queue  []second.Contender // Permits are what each wants or has
+	queue  []second.Contender // Permits is the number that a contender wants or has
 	index  map[string]int     // by ID
-	before []sums             // each place; the last ones are of all
+	before []sums             // by index, over the contenders ahead; the last element covers all contenders
 }
 
-// NewPlaces reads a queue.
+// NewPlaces computes the sums over a queue.
 func NewPlaces(queue []second.Contender) *Places {
 	p := &Places{queue: queue, index: make(map[string]int, len(queue)), before: make([]sums, 1, len(queue)+1)}
 	var all sums
@@ -99,7 +100,7 @@ func NewPlaces(queue []second.Contender) *Places {
 	return p
 }
 
-// Stand completes a view as [View.Stand] does. If the contender is not in the queue, the view says so.
+// Stand computes the view of the contender with the ID in v, as [View.Stand] does. If it is not in the queue, Stand changes nothing.
 func (p *Places) Stand(v *View) {
 	own, known := p.index[v.ID]
 	if !known {

@@ -19,16 +19,16 @@ import (
 
 // A Config describes a store and the settings of its session.
 type Config struct {
-	Package string // that logs, and begins errors
-	Store   string // its name
+	Package string // the package name that begins errors and log lines
+	Store   string // the name of the store
 	second.Settings
-	Lost      func(Ref) string   // what has become of a contender that is missing
-	Paths     func(string) error // what paths follow besides; see [second.CheckPath]
-	Trouble   func() error       // why the store cannot be reached, as known without a command; nil if that is never known
-	Elsewhere string             // what has semaphores, and breaks locks, as there is neither here; "" if there is
-	Apart     bool               // each contender has a session of its own, which answers that say how it stands renew
-	OwnTTL    bool               // a contender stays for a TTL from when a Beat names it, whatever becomes of the session
-	Record    func(Record)       // for tests; nil: that of all
+	Lost      func(Ref) string   // describes what has happened to a contender that is missing
+	Paths     func(string) error // the store's own rule for paths; see [second.CheckPath]
+	Trouble   func() error       // returns why the store cannot be reached, without a command; nil if only commands show that
+	Elsewhere string             // the package to use for semaphores and Break, if this store has neither; otherwise ""
+	Apart     bool               // each contender has its own lease, which is renewed by each answer with its view
+	OwnTTL    bool               // the store keeps a contender for a TTL after a Beat that names it, even if the session ends
+	Record    func(Record)       // for tests; nil means Recorder
 }
 
 // Recorder records all commands, answers and notifications between the tiers of this process and their stores. Set it before the first
@@ -41,37 +41,37 @@ type Tier struct {
 	config   Config
 	store    Store
 	log      notice.Log
-	refusals notice.Refusals // of acquisitions and releases, while renewals are answered
-	flush    func()          // has the logger write what was logged so far
-	follower Follower        // nil if the store tells unasked
+	refusals notice.Refusals // acquisitions and releases that the store refused although it answered renewals
+	flush    func()          // waits until the logger has written all lines so far
+	follower Follower        // nil if the store reports all contenders without being asked
 	clock    *clock.Clock    // of the leases
 
 	ctx    context.Context // ends, with cause ErrClosed, at Close
 	cancel context.CancelCauseFunc
 
-	status     atomic.Pointer[status] // changed by learn alone
-	contenders sync.Map               // by ID, those that may be in a queue
-	left       atomic.Int64           // of these, those that could not be removed so far
-	renew      mutexbool.Bool         // the session is to be renewed at once
-	commands   atomic.Int64           // that were sent
+	status     atomic.Pointer[status] // only the method learn changes it
+	contenders sync.Map               // by ID, the contenders that may be in a queue
+	left       atomic.Int64           // the number of contenders whose removal has failed so far
+	renew      mutexbool.Bool         // set when the session has to be renewed at once
+	commands   atomic.Int64           // how many were sent
 
 	closing sync.Once
 	mu      sync.Mutex    // guards changes of the status; never held across a command
-	tasks   *second.Tasks // every goroutine
+	tasks   *second.Tasks // all goroutines of the tier
 }
 
 // A status is what this process knows about the state of the store.
 type status struct {
-	session *session // the newest, nil before the first
-	away    error    // why the store does not answer, or serve; a renewal then finds out whether that is so
-	silent  bool     // it has not answered the last renewal
-	refused error    // why there will be no session as things stand
-	deaf    error    // why no news can come as things stand, although there is a session
+	session *session // the newest session; nil before the first
+	away    error    // why the last command failed to reach the store; a renewal then checks whether it can be reached
+	silent  bool     // the store has not answered the last renewal
+	refused error    // why the store refuses to open or renew a session
+	deaf    error    // why the store can send no notifications, although there is a session
 
-	gracePeriod *second.GracePeriodError // the last one; nil before the first
-	warned      time.Time                // until when there is one, as was logged
+	gracePeriod *second.GracePeriodError // the last grace period; nil before the first
+	warned      time.Time                // the end of the grace period according to the last warning
 
-	changed chan struct{} // closed when something else is known
+	changed chan struct{} // closed when the status is replaced
 }
 
 // New returns a tier that does nothing before Start.
@@ -159,10 +159,10 @@ func (t *Tier) unreachable() error {
 // Refusal returns why acquisitions or releases are refused, or not answered, although renewals are.
 func (t *Tier) Refusal() error { return second.Unavailable(t.refusals.Err()) }
 
-// explain adds to the error of a wait why the store could not be reached, if it could not.
+// explain returns the error of a wait. If the store cannot be used, explain adds the reason.
 func (t *Tier) explain(cause error) error { return t.explainBy(cause, nil) }
 
-// explainBy is explain for a wait whose last request failed, even if the cause affects that request alone.
+// explainBy is explain for a wait whose last request failed. The reason that it adds is refusal, the error of that request.
 func (t *Tier) explainBy(cause, refusal error) error {
 	problem := t.Err()
 	if refusal != nil && !t.status.Load().silent && t.ctx.Err() == nil {
@@ -174,7 +174,7 @@ func (t *Tier) explainBy(cause, refusal error) error {
 	return cause
 }
 
-// Groups returns zeros: each command is a request of its own.
+// Groups returns zeros, because no request carries more than one command.
 func (t *Tier) Groups() (requests, commands int64) { return 0, 0 }
 
 // Now reads the clock of the leases.
@@ -189,10 +189,10 @@ func (t *Tier) Context() context.Context { return t.ctx }
 // Renew makes the tier renew its session at once.
 func (t *Tier) Renew() { t.renew.Set() }
 
-// Deafen records why the store can send no notifications, nil if it can.
+// Deafen records why the store can send no notifications. A nil reason means that it can.
 func (t *Tier) Deafen(why error) {
 	before, now := t.learn(func(s *status) {
-		if why == nil || s.session != nil { // else what keeps one from beginning counts
+		if why == nil || s.session != nil { // without a session, the reason for that is reported instead
 			s.deaf = why
 		}
 	})
@@ -202,9 +202,9 @@ func (t *Tier) Deafen(why error) {
 	}
 }
 
-// InGracePeriod records that the store grants nothing for the time left, according to an answer to a request that was sent at the given
-// time. The answer may have been delayed. The answer extends the known grace period only if it still does so when counted from the time
-// of the request.
+// InGracePeriod records that the store grants nothing for the time left, according to the answer to a request. sent is when the request
+// was sent. The answer may have been delayed, so the grace period may end earlier than it seems. A new end is logged only if it is later
+// even when left is counted from sent.
 func (t *Tier) InGracePeriod(left time.Duration, sent time.Time, reason string) {
 	if left <= 0 {
 		return
@@ -223,7 +223,7 @@ func (t *Tier) InGracePeriod(left time.Duration, sent time.Time, reason string) 
 	}
 }
 
-// GracePeriod returns the known grace period of the store, nil if there is none.
+// GracePeriod returns the present grace period of the store, as far as this process knows. It returns nil if there is none.
 func (t *Tier) GracePeriod() *second.GracePeriodError {
 	if q := t.status.Load().gracePeriod; q != nil && time.Now().Before(q.Until) {
 		return q
@@ -256,12 +256,12 @@ func (t *Tier) sayGoodbye() {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	t.do(ctx, goodbye) // if that fails, the session expires
+	t.do(ctx, goodbye) // if this fails, the session expires in the store
 }
 
 // End loses every grant and refuses new acquisitions.
 func (t *Tier) End() {
-	t.cancel(second.ErrClosed) // first: who finds that nothing begins any more sends nothing
+	t.cancel(second.ErrClosed) // before End, so that a caller whose task is refused finds the tier closed, and sends nothing
 	t.tasks.End()
 	t.contenders.Range(func(_, c any) bool {
 		c.(*Contender).session.End(second.ErrClosed)
@@ -269,13 +269,13 @@ func (t *Tier) End() {
 	})
 }
 
-// Spawn runs f as a task of the tier, whose end Close waits for. Spawn reports false when the tier is closed.
+// Spawn runs f as a task of the tier. Close waits for the end of all tasks. If the tier is closed, Spawn does not run f, and returns false.
 func (t *Tier) Spawn(f func()) bool { return t.tasks.Go(f) }
 
-// do sends a command once, and waits for its answer for [Tier.Patience] at most.
+// do sends a command once. It waits for the answer no longer than [Tier.Patience], or half of the TTL if the command is Open.
 func (t *Tier) do(ctx context.Context, c Command) Answer {
 	patience := t.Patience()
-	if c.Op == Open { // no lease depends on it, and some stores take ten round trips
+	if c.Op == Open { // no lease runs out meanwhile, and some stores need ten round trips for an Open
 		patience = t.ttl() / 2
 	}
 	bounded, cancel := context.WithTimeout(ctx, patience)
@@ -286,7 +286,7 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	t.config.Record(Record{Number: number, Begun: begun, Ended: t.Now(), Command: c, Answer: a})
 	t.account(c, a)
 	switch {
-	case a.Outcome == Expired: // which is handled first
+	case a.Outcome == Expired: // the caller handles this before anything else
 	case a.Away == nil || ctx.Err() == nil:
 		t.noteAway(a.Away, c.Op == Open || c.Op == Beat)
 	case a.Outcome == Unknown || a.Outcome == Failed:
@@ -295,7 +295,8 @@ func (t *Tier) do(ctx context.Context, c Command) Answer {
 	return a
 }
 
-// account records requests that are refused or not answered although renewals are answered.
+// account records whether a request was served, refused or not answered. The refusals tell whether the store refuses requests although it
+// answers renewals.
 func (t *Tier) account(c Command, a Answer) {
 	var what string
 	switch c.Op {
@@ -353,7 +354,7 @@ func (t *Tier) learn(change func(*status)) (before, now *status) {
 	return before, &s
 }
 
-// await waits until enough accepts the status.
+// await waits until the function enough returns true for the status.
 func (t *Tier) await(ctx context.Context, enough func(*status) bool) error {
 	for {
 		s := t.status.Load()
@@ -370,16 +371,16 @@ func (t *Tier) await(ctx context.Context, enough func(*status) bool) error {
 	}
 }
 
-// answering waits until the store answers.
+// answering waits until the store can be reached, as far as the status shows.
 func (t *Tier) answering(ctx context.Context) error {
 	return t.await(ctx, func(s *status) bool { return s.away == nil })
 }
 
-// noteAway records why the store cannot be used, nil if it can. The next renewal finds out when it is back. Only renewals report the
-// state of the connection, since a single request may fail for its own reason.
+// noteAway records why the store cannot be used, and nil if it can. If it cannot, noteAway requests a renewal, which finds out whether the
+// store can be used again. Only renewals change the reported state of the connection, since any other request may fail for its own reason.
 func (t *Tier) noteAway(why error, renewal bool) {
 	why = second.Unavailable(why)
-	if s := t.status.Load(); why != nil || s.away != nil || renewal && s.silent { // most often none of these
+	if s := t.status.Load(); why != nil || s.away != nil || renewal && s.silent { // usually nothing has changed
 		t.learn(func(s *status) {
 			s.away = why
 			if renewal {
@@ -392,11 +393,11 @@ func (t *Tier) noteAway(why error, renewal bool) {
 	}
 }
 
-// Patience returns how long a single try of a command may take. It is a fraction of the TTL, since several tries have to fit into the
-// time that a lease survives without a renewal.
+// Patience returns how long a single try of a command may take. It is a fraction of the TTL: the time that a lease survives without a
+// renewal has to suffice for several tries.
 func (t *Tier) Patience() time.Duration { return max(t.ttl()/6, 500*time.Millisecond) }
 
-// ttl returns the TTL of the present session, or the one to ask for.
+// ttl returns the TTL of the newest session. Before the first session, it returns the TTL in the settings.
 func (t *Tier) ttl() time.Duration {
 	if x := t.status.Load().session; x != nil {
 		return x.ttl
@@ -404,8 +405,8 @@ func (t *Tier) ttl() time.Duration {
 	return t.config.TTL
 }
 
-// Tell delivers a notification about a contender. Tell drops a notification for a contender without an owner, also if another contender
-// has the same name by now.
+// Tell delivers a notification about a contender of this process. It drops notifications about contenders that this process does not know
+// any more. On a store that is a [Follower], it also drops one whose token shows that it is about an earlier contender of the same name.
 func (t *Tier) Tell(v View) {
 	now := t.Now()
 	t.config.Record(Record{Begun: now, Ended: now, Answer: Answer{View: v}})
