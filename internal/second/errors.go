@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The errors of all tiers. The packages that return them document what they mean there.
+// These are the errors of all tiers. Each package that returns one documents its meaning there.
 var (
 	ErrLocked         = errors.New("locked by another owner")
 	ErrLost           = errors.New("lock lost")
@@ -22,7 +22,8 @@ func NoToken(token int64) error {
 	return fmt.Errorf("no contender has token %d: %w", token, ErrReleased)
 }
 
-// Unavailable returns err as one that wraps [ErrUnavailable] as well, with the same text. Nil stays nil.
+// Unavailable returns an error with the text of err that wraps both err and [ErrUnavailable]. If err is nil, Unavailable returns nil. An
+// error that wraps [ErrClosed] stays as it is.
 func Unavailable(err error) error {
 	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrClosed) {
 		return err

@@ -5,8 +5,9 @@ import (
 	"log/slog"
 )
 
-// A warner passes warnings, and no lower levels, on to slog.Default(). It reads the default at each line, since a program may set it
-// after it has connected. The function returns that handler, with the attributes and groups that were added to this one.
+// A warner is a handler that passes lines of level Warn and above on to slog.Default(). It reads the default logger at each line, since a
+// program may set it after it has connected. The function returns the handler of the default logger. It adds the attributes and groups
+// with which the warner was made.
 type warner func() slog.Handler
 
 func (now warner) Enabled(ctx context.Context, level slog.Level) bool {

@@ -9,7 +9,7 @@ import (
 type LossCause string
 
 const (
-	ByLease    LossCause = "lease"    // it ran out, as the store was not heard from
+	ByLease    LossCause = "lease"    // the lease ran out, because the store did not answer
 	BySession  LossCause = "session"  // the store says that the session is over
 	ByDeletion LossCause = "deletion" // the contender was deleted
 	ByClose    LossCause = "close"    // the program closed everything
@@ -19,7 +19,7 @@ const (
 // LossCauses are all possible causes.
 var LossCauses = [...]LossCause{ByLease, BySession, ByDeletion, ByClose, ByOther}
 
-// A loss is an error that wraps [ErrLost] and knows the cause.
+// A loss is an error that wraps [ErrLost] and has a cause.
 type loss struct {
 	error
 	cause LossCause
@@ -27,7 +27,7 @@ type loss struct {
 
 func (l loss) Unwrap() error { return l.error }
 
-// Lost returns an error that wraps [ErrLost] and goes on with a formatted text.
+// Lost returns an error that wraps [ErrLost] and has the given cause. The formatted text follows the text of ErrLost.
 func Lost(cause LossCause, format string, args ...any) error {
 	return loss{fmt.Errorf("%w: "+format, append([]any{ErrLost}, args...)...), cause}
 }
@@ -36,7 +36,7 @@ func Lost(cause LossCause, format string, args ...any) error {
 func CauseOf(err error) LossCause {
 	var l loss
 	switch {
-	case errors.Is(err, ErrClosed): // whatever that has ended first
+	case errors.Is(err, ErrClosed): // even if err also is a loss by the session, which Close ends
 		return ByClose
 	case errors.As(err, &l):
 		return l.cause

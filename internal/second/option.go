@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Settings are the options that every store has.
+// Settings are the options that all stores have in common.
 type Settings struct {
 	TTL    time.Duration
 	Margin time.Duration // 0: a third of the TTL
@@ -25,8 +25,9 @@ func (s Settings) ReleaseWithin(ttl time.Duration) time.Duration { return cmp.Or
 // Defaults are the Settings without options.
 var Defaults = Settings{TTL: 15 * time.Second, Logger: slog.New(warner(func() slog.Handler { return slog.Default().Handler() }))}
 
-// Split parts the options of a constructor into those of the store, Own, and those of package tier that the registry takes, Shared. Split
-// sets the others of package tier in s. Split returns an error for a wrong option, before the constructor opens anything.
+// Split separates the options of a constructor. It returns the options of the store, which have type Own, and the options of package tier
+// that the registry needs, which have type Shared. All other options of package tier it applies to s. Split returns an error for an option
+// that is wrong or of another package, before the constructor opens anything.
 func Split[Own, Shared, Given any](s *Settings, opts []Given) (own []Own, share []Shared, err error) {
 	for _, opt := range opts {
 		switch o := any(opt).(type) {
@@ -46,7 +47,8 @@ func Split[Own, Shared, Given any](s *Settings, opts []Given) (own []Own, share 
 	return own, share, nil
 }
 
-// Check reports settings that no store supports, or not one whose leases are multiples of unit and last at most longest.
+// Check returns an error for settings that no store supports. It also returns an error if the TTL is longer than longest, or is not a
+// multiple of unit.
 func (s Settings) Check(longest, unit time.Duration) error {
 	switch ttl := s.TTL; {
 	case ttl < time.Second || ttl > longest:
@@ -57,7 +59,7 @@ func (s Settings) Check(longest, unit time.Duration) error {
 	return s.CheckRest()
 }
 
-// CheckRest reports settings other than the TTL that no store supports.
+// CheckRest returns an error for settings that no store supports. It does not check the TTL.
 func (s Settings) CheckRest() error {
 	switch {
 	case s.Margin < 0:

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxPath keeps log lines readable.
+// maxPath is the greatest length of a path in bytes. It keeps log lines readable.
 const maxPath = 1024
 
-// CheckPath reports why a path is invalid. A path is a line of text, and rule is what the store requires beyond that; the error names the
-// store's package. If rule is nil, every line of text is valid.
+// CheckPath returns an error if a path is invalid. A path has to be one line of text, and rule returns an error if the store does not
+// allow it. If rule is nil, every line of text is valid. The error begins with store, the name of the store's package.
 func CheckPath(store, path string, rule func(string) error) error {
 	var err error
 	switch {
@@ -33,7 +33,7 @@ func CheckPath(store, path string, rule func(string) error) error {
 	return nil
 }
 
-// Components is the rule of stores in which a path is a list of names.
+// Components is the rule for stores in which a path is a list of names that are separated by slashes.
 func Components(path string) error {
 	switch {
 	case strings.HasSuffix(path, "/"):

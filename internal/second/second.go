@@ -1,7 +1,8 @@
-// Package second defines what the gate of package tier requires of a second tier, which is a store that decides between processes.
-// internal/zknode implements it for ZooKeeper, and internal/queue for all other stores.
+// Package second defines the interface between package tier and a second tier. The first tier, the gate of package tier, decides between
+// the goroutines of a process. The second tier is a store, which decides between processes. internal/zknode implements the interface for
+// ZooKeeper, and internal/queue for all other stores.
 //
-// Every tier has to fulfil all of it; internal/test/tiertest checks that.
+// Every second tier has to fulfil all that the comments of this package require. internal/test/tiertest checks that.
 package second
 
 import (
@@ -11,144 +12,142 @@ import (
 	"time"
 )
 
-// A Tier is the connection of this process to a store. It is safe for concurrent use, as
-// are claims and grants.
+// A Tier is the connection of this process to a store. Tiers, claims and grants are safe for concurrent use.
 type Tier interface {
-	// Claim prepares to queue for the lock at path. The error says what is wrong with path or an
-	// option.
+	// Claim returns a handle that queues for the lock at path. It returns an error if the path or an option is wrong.
 	Claim(path string, o Options) (Claim, error)
-	// Semaphore prepares to take permits of the semaphore at path, with that many permits in all. An error that wraps
+	// Semaphore returns a handle that takes permits of the semaphore at path. permits is the total number of permits. An error that wraps
 	// [errors.ErrUnsupported] means that the store has no semaphores.
 	Semaphore(path string, permits int, o Options) (Semaphore, error)
-	// Err returns nil while the store can be reached as far as this process knows, and
-	// otherwise why not; [ErrClosed] once the tier is closed.
+	// Err returns nil if the store can be reached, as far as this process knows. Otherwise it returns the reason. Once the tier is closed, it
+	// returns [ErrClosed].
 	Err() error
-	// GracePeriod returns the grace period of the store, as far as this process knows, nil if it is over or there is none. It includes
-	// what a claim has just read.
+	// GracePeriod returns the present grace period of the store, as far as this process knows. It returns nil if there is none. Before the
+	// request of a claim returns, the tier records the grace period that the answer shows.
 	GracePeriod() *GracePeriodError
-	// Refusal returns why the store has refused requests for seconds, although it can be reached; nil if it does not refuse them. Held
-	// locks stay held.
+	// Refusal returns why the store has refused requests for some seconds, although it can be reached. It returns nil if the store does not
+	// refuse requests. A refusal does not end holds.
 	Refusal() error
-	// Groups returns how many requests had commands about several locks, and how many commands these were.
+	// Groups returns how many requests carried commands about several locks, and how many commands these requests carried in all.
 	Groups() (requests, commands int64)
-	// Now reads the clock of the leases, which starts anywhere, is monotonic, and counts the sleep of the machine.
+	// Now returns the time on the clock of the leases. That clock is monotonic, starts at an arbitrary time, and counts the machine's sleep.
 	Now() time.Duration
-	// Logger returns the logger for events that no return value can report. No call waits for the program's handler.
+	// Logger returns the logger for events that no return value can report. A call of this logger does not wait for the program's handler.
 	Logger() *slog.Logger
-	// Context ends when the tier is closed.
+	// Context returns a context that ends when the tier is closed.
 	Context() context.Context
-	// Notify calls f with the state of the connection, and again after each change, one call at a time. Changes during a call are
-	// combined into one. After the tier is closed no call begins; Close does not wait for a running one. Notify is called at most once.
+	// Notify makes the tier call f with the state of the connection, and again after each change, one call at a time. Changes during a call
+	// of f are combined into one. After Close, no call of f begins. Close does not wait for a running call. Notify is called at most once.
 	Notify(f func(Connection))
-	// Close ends every grant as lost and leaves no goroutine. Close may be called again.
+	// Close ends every grant as lost, and returns when all goroutines of the tier have ended. Close may be called several times.
 	Close() error
 }
 
 // Options are the options of one lock.
 type Options struct {
 	Mode      Mode
-	MayLinger time.Duration // for how long a contender may be kept while the lock is idle; its description says so
-	Own       []any         // options of the tier's package; Claim refuses those that it does not know
+	MayLinger time.Duration // how long the process may keep the lock while it does not use it; other processes can read this
+	Own       []any         // options of the store's package; Claim returns an error for an option that it does not know
 }
 
-// A Mode says with which contenders a contender shares the lock.
+// A Mode defines with which other contenders a contender can share the lock.
 type Mode int
 
 const (
-	Exclusive Mode = iota // with none: a mutex
-	Writing               // with none: the writer of a reader/writer lock
-	Reading               // with other readers
+	Exclusive Mode = iota // a mutex, which is not shared
+	Writing               // the writer of a reader/writer lock, which is not shared
+	Reading               // a reader, which shares the lock with other readers
 )
 
-// A Claim is a handle that queues for one lock: each grant of it is a contender of its own.
+// A Claim is a handle that queues for one lock. Each acquisition enters a new contender.
 type Claim interface {
-	// Acquire queues and blocks until its contender is first, ctx ends (the error wraps its cause) or there is an error that retrying cannot
-	// fix. While the store cannot be reached it keeps trying. A claim to read is granted once only readers are ahead. After an error no
-	// contender is left, or it is removed in the background. During the wait, the tier reports the place of the contender in w, from what it
-	// has read anyway.
+	// Acquire enters a contender, and blocks until that is first in the queue. A reader gets the lock once only readers are ahead. Acquire
+	// returns an error if ctx ends, or if retrying cannot help. When ctx ends, the error wraps its cause. While the store cannot be reached,
+	// Acquire keeps trying. After an error, the contender is removed, possibly in the background. During the wait, the tier reports the
+	// place of the contender in w. It sends no requests only for that.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
-	// TryAcquire returns [ErrLocked] if there is another contender, for a claim to read one that does not read. It fails at once while
-	// the store cannot be reached. In a grace period the error is that of [GracePeriodError.Locked].
+	// TryAcquire returns [ErrLocked] if there is another contender. For a reader, only writers count. It fails at once while the store
+	// cannot be reached. In a grace period it returns the error of [GracePeriodError.Locked].
 	TryAcquire(ctx context.Context) (Grant, error)
-	// Requeue gives up old, a grant of the same lock, and queues again at the tail, in one write. It then waits like Acquire. Old is given
-	// up in any case, also if ctx ends.
+	// Requeue gives up old, which is a grant of the same lock, and enters a new contender at the tail of the queue. Both take one write. It
+	// then waits like Acquire. The old grant is given up even if Requeue returns an error.
 	Requeue(ctx context.Context, old Grant, w *Wait) (Grant, error)
-	// Contenders returns the queue, the holder first. While the store cannot be reached it blocks, as Revoke and Break do.
+	// Contenders returns the contenders in the order of the queue, the holder first. Contenders, Revoke and Break block while the store
+	// cannot be reached.
 	Contenders(ctx context.Context) ([]Contender, error)
-	// Revoke asks the holders to release the lock; their grants report it. No holder has to.
+	// Revoke asks the holders to release the lock. Their grants report the request. A holder may ignore it.
 	Revoke(ctx context.Context) error
-	// Break removes the contender with the token from the queue, whichever process or library created it, and no other. Break returns nil
-	// once the contender is removed, and [ErrReleased] if there is none. [ErrUnknown] means that the contender may have been removed, or may
-	// yet be; after any other error it was not. [errors.ErrUnsupported] means that the store cannot do it.
+	// Break removes the contender with the token from the queue, even if another process or library created it. It removes no other
+	// contender. Break returns nil once the contender is removed, and [ErrReleased] if there is none. [ErrUnknown] means that the contender
+	// may have been removed, or may still be removed. After any other error it was not removed. [errors.ErrUnsupported] means that the store
+	// has no way to remove a contender of another process.
 	Break(ctx context.Context, token int64) error
-	// Load returns what was saved beside the lock last, and [ErrNoValue] if that is nothing. It sees every [Grant.Save] that has returned
-	// before it began, whichever server answers. While the store cannot be reached it blocks.
+	// Load returns the value that was last saved beside the lock, and [ErrNoValue] if there is none. It sees the effect of every [Grant.Save]
+	// that returned before Load was called, whichever server answers. While the store cannot be reached, Load blocks.
 	Load(ctx context.Context) (Value, error)
-	// Equal reports whether the contenders of both claims would be alike, so that an error
-	// that retrying cannot fix is one for both.
+	// Equal reports whether the contenders of both claims would be alike. If so, an error that retrying cannot fix applies to both.
 	Equal(Claim) bool
 }
 
-// A Grant is the lock, given to this process. It is given up exactly once, by Release or by
-// [Claim.Requeue].
+// A Grant is a lock that this process has been granted. It is given up exactly once, by Release or by [Claim.Requeue].
 type Grant interface {
-	// Context ends when the lock is lost, before the store can grant it to another process, with a cause that wraps [ErrLost]. Context does
-	// not end when the grant is given up.
+	// Context returns a context that ends when the lock is lost, before the store can grant the lock to another process. The cause wraps
+	// [ErrLost]. The context does not end when the grant is given up.
 	Context() context.Context
-	// Err returns the loss, [ErrReleased] once the grant is given up, and otherwise nil. It reads the clock.
+	// Err returns the loss if the lock was lost, [ErrReleased] if the grant was given up, and otherwise nil. It checks the lease by the clock.
 	Err() error
 	// ErrAt is Err for a caller that has just read the clock of the tier.
 	ErrAt(now time.Duration) error
 	// ValidUntil returns when the lease ends if it is not renewed again. It returns the zero time once the lock is lost or given up, or if
 	// there is no lease.
 	ValidUntil() time.Time
-	// Token is positive and greater than that of any grant before it, and does not change. Readers may have been granted the lock in any
-	// order, so tokens do not order them.
+	// Token returns the fencing token. It is positive, does not change, and is greater than the token of any earlier grant. This does not
+	// apply among readers, since they may be granted the lock in any order.
 	Token() int64
-	// Contended signals that another process waits because of this grant. Behind a reader only a writer counts. After Share it returns
-	// another signal.
+	// Contended returns a signal that another process waits because of this grant. If this grant is a reader's, only writers count. After
+	// Share, Contended returns another signal.
 	Contended() *Contention
-	// RevokeRequested returns a channel that is closed when a process has asked for the lock.
+	// RevokeRequested returns a channel that is closed when a process has asked this process to release the lock; see [Claim.Revoke].
 	RevokeRequested() <-chan struct{}
 	// Shared reports whether the grant is that of a reader.
 	Shared() bool
-	// Share makes a writer a reader, in one write and at the same place in the queue. The readers right behind it are then granted the lock.
-	// It returns nil once the grant is shared and a reader is right behind. Share returns an error if ctx is done, or the grant is lost or
-	// given up; the grant is then unchanged. Release and Requeue may be called before it returns. Share is not called concurrently with
-	// itself.
+	// Share turns a writer into a reader, in one write and at the same place in the queue. The readers right behind it are then granted the
+	// lock. Share waits until the next contender in the queue is a reader, and returns nil once the grant is shared. It returns an error if
+	// ctx ends, or the grant is lost or given up; the grant is then still a writer's. Release and Requeue may be called before Share
+	// returns. Share is not called concurrently with itself.
 	Share(ctx context.Context) error
-	// Save replaces the value beside the lock, or removes it if data is nil, as a guarded write: it takes effect only while this process has
-	// the grant. It sends nothing if check, which should include Err, returns an error. The store executes the writes of one grant in the
-	// order of the calls. An error that wraps [ErrUnknown] means that the write may have taken effect, or may yet, while the grant lasts.
-	// After any other error it has not. Save keeps data.
+	// Save replaces the value beside the lock. If data is nil, Save removes the value. This is a guarded write: it takes effect only while
+	// this process has the grant. Save sends nothing if check returns an error; check should call Err. The store executes the writes of one
+	// grant in the order of the calls. An error that wraps [ErrUnknown] means that the write may have taken effect, or may take effect later
+	// while the grant lasts. After any other error it has no effect. The caller must not change data afterwards.
 	Save(ctx context.Context, check func() error, data []byte) error
 	// Idle reports whether all requests that were sent under the grant have been answered. A request without an answer may still take
 	// effect, even under the next holder of the grant.
 	Idle() bool
-	// Leased reports whether a lease shows until when this process has the lock. Otherwise only the store knows; Confirm asks it, and waits
-	// for a second at most.
+	// Leased reports whether a lease shows until when this process has the lock. Without a lease, only the store knows whether this process
+	// has the lock. Confirm then asks the store, and waits for a second at most.
 	Leased() bool
 	Confirm() bool
-	// Release gives the grant up and waits until it is removed from the store, no longer than [Settings.ReleaseWithin]. What is left is
-	// removed in the background. It returns nil if the lock was not lost before, and otherwise the loss.
+	// Release gives the grant up, and waits until its contender is removed from the store, but no longer than [Settings.ReleaseWithin]. After
+	// that time the contender is removed in the background. Release returns the loss if the lock was lost before, and otherwise nil.
 	Release() error
-	// AwaitRelease waits like Release, and returns the same, for a grant that Requeue gives up. AwaitRelease may be called before Requeue.
+	// AwaitRelease waits like Release, and returns the same errors, but for a grant that Requeue gives up. It may be called before Requeue.
 	AwaitRelease() error
 }
 
-// Deadlock is called with a description when a wait behind a hold of its own process has lasted for a day. Package zktest sets it for
-// tests in virtual time, which would otherwise never end; elsewhere it does nothing.
+// Deadlock is called when a goroutine has waited for a day behind a hold of its own process. what describes the wait. Package zktest sets
+// Deadlock for tests in virtual time, because a deadlocked test would otherwise never end. Elsewhere it does nothing.
 var Deadlock = func(what string) {}
 
-// TellDeadlock calls Deadlock with a message and attributes like those of a log call.
+// TellDeadlock calls Deadlock. Its arguments are a message and attributes, as for a call of a logger.
 func TellDeadlock(text string, about ...any) {
 	var line strings.Builder
 	slog.New(slog.NewTextHandler(&line, nil)).Warn(text, about...)
 	Deadlock(line.String())
 }
 
-// A Contender is one process in the queue for a lock; see [tier.Contender]. The tier passes each text through [Text], because any program
-// may have written it.
+// A Contender is an entry in the queue for a lock; see [tier.Contender]. Any program may have written its texts, so the tier passes each of
+// them through [Text].
 type Contender struct {
 	ID     string
 	Token  int64
@@ -157,20 +156,20 @@ type Contender struct {
 	PID    int
 	Label  string
 	Linger time.Duration
-	Shared bool // it reads: others that do have the lock at the same time
+	Shared bool // it is a reader, which can have the lock together with other readers
 	Asked  bool // a revoke was requested
 
-	InGracePeriod bool // it is first, and does not hold the lock because of a grace period
+	InGracePeriod bool // it is first, but does not hold the lock before the end of a grace period
 
-	Permits int // that it has of a semaphore
-	Of      int // the number of permits; 0 if the path does not say
+	Permits int // how many permits of a semaphore it has
+	Of      int // the total number of permits; 0 if that is unknown
 }
 
 // A Connection is a state of the connection to the store, as reported to listeners.
 type Connection struct {
 	State ConnectionState
-	Away  time.Duration // how long there was none; with Connected
-	Err   error         // why there is none, nil if that is not known or over already
+	Away  time.Duration // in the state Connected: how long there was no connection before
+	Err   error         // why there is no connection; nil if the reason is unknown, or there is a connection again
 }
 
 // A ConnectionState is the state of the connection between this process and the store.
@@ -178,6 +177,6 @@ type ConnectionState string
 
 const (
 	Connected ConnectionState = "connected"
-	Suspended ConnectionState = "suspended" // no connection; the session, with all that is held, may live on
-	Expired   ConnectionState = "expired"   // the session is over, and all that was held is lost
+	Suspended ConnectionState = "suspended" // there is no connection; the session, and all locks under it, may continue
+	Expired   ConnectionState = "expired"   // the session has ended, and all locks under it are lost
 )

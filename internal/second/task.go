@@ -2,8 +2,9 @@ package second
 
 import "context"
 
-// Do runs f as a task and returns what that does. Most calls of a store's client cannot be cancelled. If ctx ends first, f therefore goes
-// on, and the caller gets the error that left makes of the cause. After the end of the tasks Do returns [ErrClosed].
+// Do runs f as a task, and returns the results of f. Most calls of a store's client cannot be cancelled. If ctx ends first, f therefore
+// continues to run, and Do returns the error that the function left makes from the cause of ctx. If spawn refuses the task, Do returns
+// [ErrClosed].
 func Do[T any](ctx context.Context, spawn func(func()) bool, f func() (T, error), left func(cause error) error) (T, error) {
 	type result struct {
 		value T

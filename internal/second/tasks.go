@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// Tasks are the goroutines of a second tier, or of a store. A goroutine that has finished its task waits for the next one. A new
-// goroutine would have to grow its stack for a command, which takes longer than the rest of the work.
+// Tasks are the goroutines of a second tier, or of a store. A goroutine that has finished its task waits for the next one. That saves
+// time: a new goroutine has to grow its stack for a command, and this takes longer than the rest of the work.
 type Tasks struct {
-	Spare int64 // how many may wait
+	Spare int64 // how many goroutines may wait for a task
 
 	all  sync.WaitGroup
-	next chan func()  // for one that waits
-	idle atomic.Int64 // so many wait
+	next chan func()  // passes a task to a waiting goroutine
+	idle atomic.Int64 // the number of goroutines that wait for a task
 
 	mu    sync.Mutex // guards the field below
 	ended bool
@@ -21,7 +21,7 @@ type Tasks struct {
 // NewTasks returns an empty set of tasks.
 func NewTasks() *Tasks { return &Tasks{Spare: 16, next: make(chan func())} }
 
-// Go runs f. Go does nothing after End, and then reports false.
+// Go runs f in a goroutine. After End it does not run f, and returns false.
 func (t *Tasks) Go(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +45,7 @@ func (t *Tasks) work(task func()) {
 	}
 }
 
-// End refuses new tasks. Running ones continue.
+// End makes Go refuse new tasks. Running tasks continue.
 func (t *Tasks) End() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,5 +55,5 @@ func (t *Tasks) End() {
 	}
 }
 
-// Wait waits for the end of all tasks, after End.
+// Wait waits for the end of all tasks. Call End before.
 func (t *Tasks) Wait() { t.all.Wait() }

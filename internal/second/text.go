@@ -8,12 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxText limits the bytes that are shown of a text from a store, and the length of a label that is set here.
+// maxText is the greatest number of bytes that are shown of a text from a store. It is also the greatest length of a label that a program
+// can set.
 const maxText = 256
 
-// Text shortens a text that another program may have put into a store to its first 256 bytes, and "…" if there are more. Text then
-// applies [Clean], so the result has one KiB at most. Each tier applies it to all texts of a [Contender], so that users log, and
-// operators see, one short line of plain text.
+// Text makes a text from a store safe to show, because any program may have written it. It keeps the first 256 bytes, and appends "…" if
+// there are more. It applies [Clean] to these bytes, so the result has one KiB at most. Each tier applies Text to all texts of a
+// [Contender]. Logs and displays therefore get one short line of plain text.
 func Text(s string) string {
 	if len(s) <= maxText {
 		return Clean(s)
@@ -25,8 +26,8 @@ func Text(s string) string {
 	return Clean(s[:end]) + "…"
 }
 
-// Clean escapes everything that is not plainly printable: control characters, which a terminal obeys, line ends, characters that change
-// the direction of text, and invalid encodings.
+// Clean escapes all characters that are not printable. These are control characters, which a terminal would execute, line ends, characters
+// that change the direction of text, and invalid encodings.
 func Clean(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return s
@@ -35,7 +36,7 @@ func Clean(s string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
 }
 
-// checkLabel returns an error for a label that would be displayed differently from how it was set.
+// checkLabel returns an error for a label that [Text] would change.
 func checkLabel(label string) error {
 	switch {
 	case len(label) > maxText:

@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// A Value is what the holders of a lock keep beside it. It outlives them.
+// A Value is data that a holder has saved beside its lock. It stays there after the release of the lock.
 type Value struct {
 	Data  []byte
-	Token int64     // of the holder that saved it
-	Saved time.Time // by the clock of the store, or of the writer where the store has none
+	Token int64     // the token of the holder that saved it
+	Saved time.Time // by the clock of the store; if that tells no time, by the clock of the holder
 }
 
 // ErrNoValue means that nothing is saved beside the lock.
 var ErrNoValue = errors.New("no value is saved beside the lock")
 
-// errNoHead says that another program has written where a value is.
+// errNoHead means that another program has written to the place of a value.
 var errNoHead = errors.New("the value was not saved by a holder of the lock")
 
-// EncodeValue is a value for a store that keeps bytes: a line about its writer, and the data. The turn orders the writes of one holder.
-// Texts of two values are in the order of token and turn. If data is nil, the line stands alone.
+// EncodeValue returns a text for stores that save a value as bytes. The text is a line about the writer, followed by the data. If data is
+// nil, it is only the line. The turn numbers the writes of one holder. A later write has the greater text, since texts compare by token
+// and then by turn.
 func EncodeValue(token, turn int64, saved time.Time, data []byte) string {
 	head := fmt.Sprintf("tierlock %019d %010d %d", token, turn, saved.UnixMilli())
 	if data == nil {
@@ -30,7 +31,7 @@ func EncodeValue(token, turn int64, saved time.Time, data []byte) string {
 	return head + "\n" + string(data)
 }
 
-// DecodeValue is the value in such a text, with its turn. Its data is nil if there is only the line.
+// DecodeValue returns the value and the turn in a text of [EncodeValue]. The data is nil if the text is only the line about the writer.
 func DecodeValue(text []byte) (v Value, turn int64, err error) {
 	head, data, there := bytes.Cut(text, []byte("\n"))
 	var saved int64
