@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// begun has a first reading of both clocks.
+// begun is the first reading of both clocks.
 var begun = time.Now()
 
-// asleep returns how long this machine has slept since begun: by how much more the wall clock has moved than the monotonic one, less the
-// amount by which it was set.
+// asleep returns how long this machine has slept since begun. That is the difference by which the wall clock has moved more than the
+// monotonic clock. Changes that were made by setting the wall clock are subtracted.
 //
-// The clocks that count sleep, CLOCK_MONOTONIC and mach_continuous_time, are functions of libSystem and not system calls. A package
-// outside of the standard library needs assembly to call them. The former is gettimeofday less kern.boottime (Libc, gen/clock_gettime.c),
-// and the syscall package can read that. When the wall clock is set, the kernel moves kern.boottime along (xnu, osfmk/kern/clock.c,
-// clock_set_calendar_microtime). If the wall clock is only made to run faster, that counts as sleep: less than a thousandth of a lease.
+// On macOS, CLOCK_MONOTONIC and mach_continuous_time count sleep. Functions of libSystem read them, and there are no system calls for that.
+// A package outside of the standard library therefore needs assembly to read them. But CLOCK_MONOTONIC is gettimeofday minus kern.boottime
+// (Libc, gen/clock_gettime.c), and the syscall package can read kern.boottime. When the wall clock is set, the kernel changes kern.boottime
+// by the same amount (xnu, osfmk/kern/clock.c, clock_set_calendar_microtime). If the wall clock is only made to run faster, the difference
+// counts as sleep. It is less than a thousandth of a lease.
 func asleep() time.Duration {
 	for {
 		before, ok := boottime()
@@ -24,14 +25,14 @@ func asleep() time.Duration {
 		switch {
 		case !ok || !too:
 			return 0
-		case before == after: // else the wall clock was set in between
+		case before == after: // if they differ, the wall clock was set in between, and the loop reads again
 			return time.Duration(now.UnixNano()-before) - now.Sub(begun)
 		}
 	}
 }
 
-// boottime returns the time of day at which this machine was started, in nanoseconds. The value is a struct timeval: 8 bytes of
-// seconds, 4 of microseconds, and 4 of padding. [syscall.Sysctl] takes it for a string, and drops the last byte if it is 0.
+// boottime returns the time of day at which this machine was started, in nanoseconds. The kernel returns a struct timeval: 8 bytes of
+// seconds, 4 bytes of microseconds, and 4 bytes of padding. [syscall.Sysctl] treats it as a string, and drops the last byte if that is 0.
 func boottime() (nanoseconds int64, ok bool) {
 	value, err := syscall.Sysctl("kern.boottime")
 	if err != nil || len(value) < 12 {

@@ -6,15 +6,15 @@ import (
 	"unsafe"
 )
 
-// The numbers are those of include/uapi/linux/time.h.
+// These are the clock numbers of include/uapi/linux/time.h.
 const (
 	clockMonotonic = 1
 	clockBoottime  = 7
 )
 
-// asleep returns how long this machine has slept since an arbitrary start. CLOCK_BOOTTIME is CLOCK_MONOTONIC, but "also includes any time
-// that the system is suspended" (clock_gettime(2)). Setting the wall clock moves neither. In a sandbox that allows neither clock, sleep
-// is not counted.
+// asleep returns how long this machine has slept since an arbitrary start. CLOCK_BOOTTIME is like CLOCK_MONOTONIC, but "also includes any
+// time that the system is suspended" (clock_gettime(2)). Setting the wall clock changes neither of them. If a sandbox does not allow a
+// process to read one of these clocks, asleep returns 0.
 func asleep() time.Duration {
 	for {
 		before, ok := read(clockMonotonic)
@@ -23,7 +23,7 @@ func asleep() time.Duration {
 		switch {
 		case !ok || !too:
 			return 0
-		case after-before < time.Millisecond: // else this thread was stopped in between
+		case after-before < time.Millisecond: // if not, this thread was paused in between, and the loop reads again
 			return boottime - before
 		}
 	}

@@ -52,7 +52,7 @@ func TestSleepTooShortToSeeAddsUp(t *testing.T) {
 	})
 }
 
-// The wall clock may be set back by what the machine slept, before anything looks.
+// The wall clock may be set back by exactly the time that the machine slept, before the clock is read again.
 func TestAskSeesTheSleepThatAStepHides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()
@@ -86,20 +86,20 @@ func TestTimeNeverGoesBack(t *testing.T) {
 		c.Ask()
 	}
 	all.Wait()
-	c.Suspend(-time.Minute) // a system that contradicts itself
+	c.Suspend(-time.Minute) // as if the system reported less sleep than before
 	if now := c.Now(); now < 1000*time.Second {
 		t.Errorf("%v after a sleep of 1000 s", now)
 	}
 }
 
-// This test reads the real clocks, which a bubble does not have.
+// This test reads the real clocks, so it does not run in a bubble of testing/synctest.
 func TestOnAMachineThatDoesNotSleepTheClockIsTheMonotonicOne(t *testing.T) {
 	c, start := clock.New(), time.Now()
 	c.Ask()
-	if ahead := c.Now() - time.Since(start); ahead > time.Second { // it may have been stopped in New
+	if ahead := c.Now() - time.Since(start); ahead > time.Second { // a second is allowed, because the process may be paused in New
 		t.Errorf("it is %v ahead", ahead)
 	}
-	c.Step(time.Hour) // has the system asked
+	c.Step(time.Hour) // makes the next Now ask the system
 	if ahead := c.Now() - time.Since(start); ahead > time.Second {
 		t.Errorf("it is %v ahead after a step of the wall clock", ahead)
 	}
@@ -110,7 +110,7 @@ func TestLookAtTheClockAllocatesNothing(t *testing.T) {
 	need.Equal(t, "allocations", testing.AllocsPerRun(100, func() { c.Now() }), 0)
 }
 
-// A timer stands still while the machine sleeps. Therefore it is only set for a short time.
+// A timer stops while the machine sleeps. Therefore it is only set for a short time.
 func TestATimerSeesTheEndSoonAfterASleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()
@@ -132,7 +132,7 @@ func BenchmarkNow(b *testing.B) {
 	}
 }
 
-// BenchmarkSince measures what the leases used before this clock.
+// BenchmarkSince measures time.Since for comparison, because the leases used it before this clock existed.
 func BenchmarkSince(b *testing.B) {
 	start := time.Now()
 	for b.Loop() {

@@ -1,5 +1,5 @@
-// Package lease computes until when a process can be sure, by its own clock, that the store has given its locks to no other process. It
-// never relies on the word of a server alone.
+// Package lease computes until when a process can be sure that the store has not given its locks to another process. The process decides
+// that by its own clock, and never relies only on what a server says.
 package lease
 
 import (
@@ -13,35 +13,34 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Lease covers the contenders that a process has in a store under one session, both waiters and holders. Each session has a Lease of
-// its own.
+// A Lease covers the contenders that a process has in a store under one session, both waiters and holders. Each session has its own Lease.
 //
-// It lasts for its term, counted from the newest time at which the store is known to have counted anew. A hold ends with it for good,
-// even if the session turns out to be alive.
+// A Lease lasts for its term. The term starts at the newest time after which the store is known to have received a renewal of the session.
+// When the Lease runs out, all holds under it are lost for good, even if the session turns out to be alive.
 type Lease[C covered] struct {
 	config Config
-	heard  atomic.Int64 // when the store heard of the session, on the clock
+	heard  atomic.Int64 // the start of the term, on the clock; see Renew
 	term   atomic.Int64 // a time.Duration
 
 	mu         sync.Mutex // guards the fields below; never held across a call to the store
-	contenders map[C]bool // true: held, and not lost to the lease
+	contenders map[C]bool // true for a holder that was not lost when the lease ran out
 	held       int
-	over       error       // why the session has ended, nil before
-	watchdog   *time.Timer // looks at the clock, up to the end of the lease, while something is held; nil before the first
+	over       error       // why the session has ended; nil until then
+	watchdog   *time.Timer // checks the clock until the end of the lease, while there is a holder; nil before the first holder
 }
 
-// A covered is a contender that a lease covers.
+// The type covered is the constraint for contenders that a lease covers.
 type covered interface {
 	comparable
-	Lose(reason error) // ends the hold, or the wait; called under the lease's mutex
-	IsLost() bool      // that has happened, or it came to its end otherwise
+	Lose(reason error) // ends the hold, or the wait; called while the mutex of the lease is locked
+	IsLost() bool      // reports whether the hold, or the wait, has ended
 }
 
 // A Config describes a session.
 type Config struct {
 	Name  string // for errors
 	Clock *clock.Clock
-	// Vouches reports whether the session still exists, apart from the time of the lease.
+	// Vouches reports whether the session may still exist. The lease is valid only while Vouches returns true and the term lasts.
 	Vouches func() bool
 }
 
@@ -58,11 +57,11 @@ func New[C covered](config Config, heard, term time.Duration) *Lease[C] {
 
 func (l *Lease[C]) validUntil() time.Duration { return time.Duration(l.heard.Load() + l.term.Load()) }
 
-// Remaining returns for how long the lease lasts if it is not renewed.
+// Remaining returns how long the lease still lasts if it is not renewed again.
 func (l *Lease[C]) Remaining() time.Duration { return l.validUntil() - l.config.Clock.Now() }
 
-// Valid reports whether the lease has not run out. Valid reads the clock, so its answer is right even for the first instruction after a
-// process was stopped and continued.
+// Valid reports whether the lease is still valid. It reads the clock, so its result is right even if the process was paused and has just
+// resumed.
 func (l *Lease[C]) Valid() bool { return l.ValidAt(l.config.Clock.Now()) }
 
 // ValidAt is Valid for a caller that has just read the clock.
@@ -70,8 +69,8 @@ func (l *Lease[C]) ValidAt(now time.Duration) bool {
 	return now < l.validUntil() && l.config.Vouches()
 }
 
-// Renew counts the lease anew from heard, when the store is known to have received the session's request. If the lease had run out by
-// then, Renew first ends all holds.
+// Renew starts the term of the lease again at heard. The store has received a renewal of the session at that time or later. If the lease
+// has run out before the call, Renew first ends all holds.
 func (l *Lease[C]) Renew(heard time.Duration) {
 	for old := l.heard.Load(); int64(heard) > old; old = l.heard.Load() {
 		l.config.Clock.Ask()
@@ -82,7 +81,7 @@ func (l *Lease[C]) Renew(heard time.Duration) {
 	}
 }
 
-// Shorten gives the lease another term if that is shorter.
+// Shorten replaces the term of the lease if the new term is shorter.
 func (l *Lease[C]) Shorten(term time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,7 +91,7 @@ func (l *Lease[C]) Shorten(term time.Duration) {
 	}
 }
 
-// Lapse ends every hold once the lease has run out.
+// Lapse ends all holds if the lease has run out. Otherwise it does nothing.
 func (l *Lease[C]) Lapse() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +102,7 @@ func (l *Lease[C]) Lapse() {
 		if held {
 			l.contenders[c] = false
 			l.held--
-			// The mutex is held, so that a concurrent call of Lapse returns only after all holds are lost.
+			// The mutex stays locked, so that a concurrent call of Lapse returns only after all holds are lost.
 			c.Lose(second.Lost(second.ByLease, "the lease of %s ran out", l.config.Name))
 		}
 	}
@@ -113,13 +112,14 @@ func (l *Lease[C]) Lapse() {
 func (l *Lease[C]) Enrol(c C) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, enrolled := l.contenders[c]; l.over == nil && !enrolled { // one that is held stays so
+	if _, enrolled := l.contenders[c]; l.over == nil && !enrolled { // a contender that is enrolled already may be a holder, and stays one
 		l.contenders[c] = false
 	}
 	return l.over
 }
 
-// Hold records that an enrolled contender has the lock, unless the session, the lease or the contender has ended.
+// Hold records that an enrolled contender has the lock. It returns false, and records nothing, if the session or the lease has ended, or
+// the contender is lost or not enrolled.
 func (l *Lease[C]) Hold(c C) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +132,7 @@ func (l *Lease[C]) Hold(c C) bool {
 	return true
 }
 
-// armLocked sets the watchdog for its next check of the clock, if the lease ends by time and covers a holder.
+// armLocked sets the watchdog for its next check of the clock. It does nothing if the term is Forever, or the lease covers no holder.
 func (l *Lease[C]) armLocked() {
 	in := l.config.Clock.Left(l.validUntil())
 	switch {
@@ -144,7 +144,7 @@ func (l *Lease[C]) armLocked() {
 	}
 }
 
-// watch ends the holds if the lease has run out. The machine may have slept through the end, so it checks the clock.
+// watch is called by the watchdog. It ends the holds if the lease has run out by the clock, and otherwise sets the watchdog again.
 func (l *Lease[C]) watch() {
 	l.Lapse()
 	l.mu.Lock()
@@ -152,15 +152,15 @@ func (l *Lease[C]) watch() {
 	l.armLocked()
 }
 
-// StopWatchdog is for tests: the timer does not fire any more, as in a process that was stopped. Only a caller that checks the clock then
-// sees the end of the lease.
+// StopWatchdog is for tests. It stops the timer, which does not fire in a paused process either. Only a check of the clock then shows that
+// the lease has run out.
 func (l *Lease[C]) StopWatchdog() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watchdog.Stop()
 }
 
-// Lose ends the hold, or the wait, of a covered contender. A contender that has left was given up, and is not lost.
+// Lose ends the hold, or the wait, of a covered contender. If the contender has left the lease, it was given up, and Lose does nothing.
 func (l *Lease[C]) Lose(c C, reason error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -178,7 +178,7 @@ func (l *Lease[C]) Leave(c C) {
 	}
 	delete(l.contenders, c)
 	if l.held == 0 && l.watchdog != nil {
-		l.watchdog.Stop() // it would keep all this for the term
+		l.watchdog.Stop() // otherwise the timer would keep the lease in memory until the end of the term
 	}
 }
 
@@ -202,7 +202,7 @@ func (l *Lease[C]) End(reason error) {
 	}
 }
 
-// Contenders returns all covered contenders, each with whether it holds the lock.
+// Contenders returns all covered contenders. The value is true for those that hold the lock.
 func (l *Lease[C]) Contenders() map[C]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package memory is a store of queues in memory, for tests, and the processes that use it. For these processes it behaves like a real
-// store. A script decides which commands are answered when, lost, executed twice, or late. In a bubble of testing/synctest its time is
-// virtual.
+// Package memory is a store in memory, for tests, that keeps queues. It also simulates the processes that use the store, to which it
+// behaves like a real store. A script decides when each command is answered, and whether it is lost, executed twice, or executed late. In
+// a bubble of testing/synctest its time is virtual.
 package memory
 
 import (
@@ -19,34 +19,34 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A Server has the queues.
+// A Server is the store. Any number of processes can connect to it.
 type Server struct {
-	OwnTTL, Apart bool                                    // what kind of store it is, see [queue.Config]
-	As            func(*Process, queue.Store) queue.Store // has a process see it otherwise
-	Logger        *slog.Logger                            // of the processes
+	OwnTTL, Apart bool                                    // the kind of store that it simulates; see [queue.Config]
+	As            func(*Process, queue.Store) queue.Store // may wrap the store that a process uses
+	Logger        *slog.Logger                            // the logger of the processes
 
 	script atomic.Pointer[func(process string, c queue.Command) Fault]
-	frozen atomic.Pointer[chan struct{}] // closed by the thaw; nil while it answers
+	frozen atomic.Pointer[chan struct{}] // closed when the server resumes; nil while it is not frozen
 	writes atomic.Int64
-	dialed atomic.Int64 // processes
+	dialed atomic.Int64 // how many processes have connected
 
 	mu       sync.Mutex          // guards the fields below
-	revision int64               // grows with each change, and each look
-	until    time.Time           // before which nothing is granted to those who do not have it
-	queues   map[string][]*place // in order
-	permits  map[string]int      // that were set, by path
-	values   map[string]value    // likewise
+	revision int64               // grows with each change, and each time that a view is read
+	until    time.Time           // the end of the grace period
+	queues   map[string][]*place // by path; each in the order of the queue
+	permits  map[string]int      // by path, the totals that a Resize has set
+	values   map[string]value    // by path
 	sessions map[string]*session
 }
 
 // A Fault decides what happens to a command. The zero Fault answers at once.
 type Fault struct {
-	Before, After time.Duration // until it is executed, and from then until the answer comes
-	Refused       queue.Outcome // it is not executed, with that outcome, if that is not Unknown
-	Begun         bool          // what is refused is executed all the same
-	Never         bool          // it is neither executed nor answered
-	Lost          bool          // the answer is
-	Again         time.Duration // after which it is executed once more, without an answer; 0 if it is not
+	Before, After time.Duration // how long until the command is executed, and then until it is answered
+	Refused       queue.Outcome // the command is refused with this outcome, unless that is Unknown
+	Begun         bool          // a command that is refused is executed nevertheless
+	Never         bool          // the command is neither executed nor answered
+	Lost          bool          // the answer is lost
+	Again         time.Duration // after this time the command is executed a second time, without an answer; 0 for never
 }
 
 // A place is a contender in a queue.
@@ -54,11 +54,11 @@ type place struct {
 	second.Contender // Permits is how many it wants, or has
 	session          *session
 	expiry           *time.Timer
-	view             queue.View // at no time
+	view             queue.View // the newest view, with At unset
 	gone             bool
 }
 
-// A value is beside a lock. It has no Data once it was removed by a holder that had saved it.
+// A value is saved beside a lock. Its Data is nil if its holder has removed it again; the value then stays because of its turn.
 type value struct {
 	second.Value
 	turn int64
@@ -77,13 +77,13 @@ func NewServer() *Server {
 		values: make(map[string]value), sessions: make(map[string]*session)}
 }
 
-// Script makes f decide about each command from now on; nil ends that.
+// Script makes the server call f for each command from now on. f decides what happens to the command. A nil f ends that.
 func (s *Server) Script(f func(process string, c queue.Command) Fault) { s.script.Store(&f) }
 
-// Writes returns the number of changes, without those of sessions.
+// Writes returns the number of changes so far. It does not count changes of sessions.
 func (s *Server) Writes() int64 { return s.writes.Load() }
 
-// Freeze stops the server until thaw: it answers no request, and ends no session.
+// Freeze pauses the server until thaw is called. A paused server answers no request, and ends no session.
 func (s *Server) Freeze() (thaw func()) {
 	frozen := make(chan struct{})
 	s.frozen.Store(&frozen)
@@ -112,7 +112,7 @@ func (s *Server) Expire(path string, i int) {
 	s.endLocked(s.queues[path][i].session)
 }
 
-// GracePeriod makes the server grant nothing new for a time; its answers report it.
+// GracePeriod makes the server grant nothing new for the time d. Its answers report the grace period.
 func (s *Server) GracePeriod(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Server) GracePeriod(d time.Duration) {
 	})
 }
 
-// A Process is a tier on the server, and the ways to disturb it.
+// A Process is the tier of one simulated process. Its methods can disturb its traffic with the server.
 type Process struct {
 	*queue.Tier
 	server *Server
@@ -134,10 +134,10 @@ type Process struct {
 	lease  time.Duration
 	cut    atomic.Bool
 	hook   atomic.Pointer[func(queue.Record) (lose bool)]
-	delay  atomic.Int64 // of each request
-	losing atomic.Int64 // so many answers are lost
+	delay  atomic.Int64 // how long each request takes to the server
+	losing atomic.Int64 // how many of the next answers are lost
 	closed atomic.Pointer[func()]
-	number int64 // of all that were dialed
+	number int64 // counts the processes of a server from 1
 	names  atomic.Int64
 	self   second.Description
 }
@@ -145,12 +145,12 @@ type Process struct {
 // A store is the server as one process uses it.
 type store struct{ *Process }
 
-// Dial returns the tier of a process, for tests. The store keeps the contenders of a silent process for the length of the lease.
+// Dial returns the tier of a new process. If the process falls silent, the store keeps its contenders for the time lease.
 func (s *Server) Dial(name string, lease time.Duration, record func(queue.Record)) *Process {
 	return s.connect("memory", second.Settings{TTL: lease, Logger: s.Logger, Label: name}, record)
 }
 
-// Connect returns the tier of a process. Its errors begin with the name of a package.
+// Connect returns the tier of a new process. Its errors begin with pkg, the name of a package.
 func (s *Server) Connect(pkg string, o second.Settings) *Process { return s.connect(pkg, o, nil) }
 
 func (s *Server) connect(pkg string, o second.Settings, record func(queue.Record)) *Process {
@@ -178,22 +178,23 @@ func (p *Process) Expire() {
 // Delay delays each request on its way to the server.
 func (p *Process) Delay(d time.Duration) { p.delay.Store(int64(d)) }
 
-// LoseAnswers loses the next n answers, except those to renewals.
+// LoseAnswers makes the next n answers get lost. Answers to the opening and the renewals of a session do not count, and are not lost.
 func (p *Process) LoseAnswers(n int) { p.losing.Store(int64(n)) }
 
-// OnClose makes f be called when the process has ended.
+// OnClose registers f, which is called when the process has ended.
 func (p *Process) OnClose(f func()) { p.closed.Store(&f) }
 
-// Cut blocks all traffic between the process and the server, until heal.
+// Cut blocks all traffic between the process and the server, until heal is called.
 func (p *Process) Cut() (heal func()) {
 	p.cut.Store(true)
 	return func() { p.cut.Store(false) }
 }
 
-// Deliver calls hook with each answer and notification before the process gets it, and loses those for which it returns true.
+// Deliver registers hook, which is called with each answer and each notification before the process gets it. If hook returns true, that
+// message is lost.
 func (p *Process) Deliver(hook func(queue.Record) (lose bool)) { p.hook.Store(&hook) }
 
-// hears reports whether a message reaches the process. The hook does not see messages that keep the session.
+// hears reports whether a message reaches the process. The hook is not called for answers to the opening and the renewals of a session.
 func (p *Process) hears(m queue.Record) bool {
 	hook := p.hook.Load()
 	keeps := m.Command.Op == queue.Open || m.Command.Op == queue.Beat
@@ -203,7 +204,7 @@ func (p *Process) hears(m queue.Record) bool {
 	return !p.cut.Load() && (keeps || hook == nil || !(*hook)(m))
 }
 
-// Do sends a command, and waits for the answer.
+// Do sends a command, and waits for the answer until ctx ends.
 func (p store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	answers := make(chan queue.Answer, 1)
 	go p.carry(c, answers)
@@ -215,7 +216,7 @@ func (p store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	}
 }
 
-// carry delivers a command to the server and its answer back, unless one is lost.
+// carry takes a command to the server, and the answer back to the process. Faults may delay or lose both.
 func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 	s := p.server
 	var f Fault
@@ -233,7 +234,7 @@ func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 		answers <- queue.Answer{Outcome: f.Refused, Begun: f.Begun, Err: fmt.Errorf("%s refused", c.Op)}
 		return
 	case frozen != nil:
-		<-*frozen // what it was sent, it executes when it goes on
+		<-*frozen // when the server resumes, it executes the command
 	}
 	time.Sleep(f.Before + time.Duration(p.delay.Load()))
 	a := s.execute(p.Process, c)
@@ -331,15 +332,15 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	return a
 }
 
-// saveLocked keeps a value of a contender that has the lock.
+// saveLocked stores a value if the contender has the lock.
 func (s *Server) saveLocked(c queue.Command) queue.Outcome {
 	if !slices.ContainsFunc(s.queues[c.Path], func(p *place) bool { return p.ID == c.ID && p.view.Has }) {
 		return queue.Gone
 	}
 	switch known := s.values[c.Path]; {
-	case known.Token == c.Token && known.turn >= c.Turn: // this command is late
+	case known.Token == c.Token && known.turn >= c.Turn: // this command is late, or was executed before
 		return queue.Done
-	case c.Data == nil && c.Turn == 1: // no earlier one of this contender can be late
+	case c.Data == nil && c.Turn == 1: // this contender has sent no earlier Save that could be executed late
 		delete(s.values, c.Path)
 	default:
 		s.values[c.Path] = value{second.Value{Data: c.Data, Token: c.Token, Saved: time.Now()}, c.Turn}
@@ -348,7 +349,8 @@ func (s *Server) saveLocked(c queue.Command) queue.Outcome {
 	return queue.Done
 }
 
-// changeLocked has f change contenders, or say that they are gone, and tells all.
+// changeLocked calls f with each contender of a queue. f may change the contender, or set gone to remove it. changeLocked then sends the
+// notifications.
 func (s *Server) changeLocked(path string, f func(*place)) queue.Removal {
 	removal := queue.Missing
 	s.queues[path] = slices.DeleteFunc(s.queues[path], func(p *place) bool {
@@ -371,12 +373,12 @@ func (s *Server) leaveLocked(path, id string) queue.Removal {
 	return s.changeLocked(path, func(p *place) { p.gone = p.ID == id })
 }
 
-// expiring calls end when a process has not renewed something for its lease.
+// expiring starts a timer that calls end after the lease of the process. A renewal resets the timer.
 func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
 	timer = time.AfterFunc(p.lease, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.frozen.Load() != nil { // no session ends because of its silence
+		if s.frozen.Load() != nil { // a frozen server ends no session
 			timer.Reset(p.lease)
 			return
 		}
@@ -385,7 +387,7 @@ func (s *Server) expiring(p *Process, end func()) (timer *time.Timer) {
 	return timer
 }
 
-// endLocked ends a session. The process of an ended session is only notified that it should ask, and not of what it has lost.
+// endLocked ends a session. The server does not tell the process of the session what it has lost. It only makes the process send a renewal.
 func (s *Server) endLocked(x *session) {
 	x.expiry.Stop()
 	delete(s.sessions, x.name)
@@ -399,11 +401,11 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 	a := queue.Answer{Outcome: queue.Done}
 	if c.Old.ID != "" {
 		if a.Removed = s.leaveLocked(c.Path, c.Old.ID); a.Removed == queue.Removed {
-			s.writes.Add(-1) // with the write of the other
+			s.writes.Add(-1) // the removal is part of the write that enters the new contender
 		}
 	}
 	places := s.queues[c.Path]
-	if s.standLocked(c.Ref).Known { // it was executed before
+	if s.standLocked(c.Ref).Known { // the command was executed before
 		return a
 	}
 	of := s.permits[c.Path]
@@ -424,7 +426,7 @@ func (s *Server) enterLocked(x *session, c queue.Command) queue.Answer {
 	s.queues[c.Path] = places
 	s.writes.Add(1)
 	places[len(places)-1].expiry = s.expiring(x.process, func() {
-		if s.OwnTTL || s.Apart { // else it goes with the session
+		if s.OwnTTL || s.Apart { // in other stores, the end of the session removes the contender
 			s.leaveLocked(c.Path, c.ID)
 		}
 	})
@@ -446,7 +448,8 @@ func (s *Server) settleLocked(path string) {
 	}
 }
 
-// tellLocked sends a notification, independently of answers, to a process whose session has not ended.
+// tellLocked sends a notification to the process of a contender, unless its session has ended. The notification may overtake answers, and
+// answers may overtake it.
 func (s *Server) tellLocked(p *place, v queue.View) {
 	s.revision++
 	v.At = s.revision
@@ -461,7 +464,7 @@ func (s *Server) tellLocked(p *place, v queue.View) {
 
 const permitsOf = "permits of "
 
-// at returns the contender with the path of its queue: permits have a queue of their own.
+// at returns ref with the path of its queue. The queue for permits has another path than the queue for the lock.
 func at(ref queue.Ref) queue.Ref {
 	if ref.Permits > 0 {
 		ref.Path = permitsOf + ref.Path
@@ -469,7 +472,7 @@ func at(ref queue.Ref) queue.Ref {
 	return ref
 }
 
-// standLocked returns the view of a contender. Reading it renews the contender's own lease.
+// standLocked returns the view of a contender, and renews the contender's own lease.
 func (s *Server) standLocked(ref queue.Ref) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token}
 	for _, p := range s.queues[ref.Path] {
@@ -483,7 +486,7 @@ func (s *Server) standLocked(ref queue.Ref) queue.View {
 	return v
 }
 
-// view returns the state of the i-th contender in a queue, without a time.
+// view returns the view of the i-th contender in a queue, without At and Sent.
 func view(places []*place, i int) queue.View {
 	v := queue.View{ID: places[i].ID}
 	v.Stand(i, len(places), func(j int) *second.Contender { return &places[j].Contender })

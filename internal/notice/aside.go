@@ -9,24 +9,25 @@ import (
 )
 
 const (
-	room      = 256         // lines that may wait for a logger
-	flushTime = time.Second // for which [Aside]'s flush waits
+	room      = 256         // the number of lines that can wait for a logger
+	flushTime = time.Second // how long the flush function of [Aside] waits
 )
 
-// Aside returns a logger that passes lines on to l, in order, from a goroutine of its own. Therefore no call waits for the program's
-// handler, which may block (on a full pipe, for example), panic, or call back. While l is blocked, up to 256 lines are queued. Further
-// lines are dropped, and a later line says how many. The goroutine exists only while lines are queued.
+// Aside returns a logger that passes lines on to l, in order, from a separate goroutine. A call of the returned logger does therefore not
+// wait for the program's handler. That handler may block (on a full pipe, for example), panic, or call back. While it is blocked, up to
+// 256 lines are queued. Further lines are dropped, and a later line tells how many. The goroutine exists only while lines are queued.
 //
-// Flush waits until l has handled all lines so far, for a second at most. A nil l is [slog.Default] at the time of each line.
+// The function flush waits until l has handled all lines so far, but for a second at most. If l is nil, each line goes to the logger that
+// is then [slog.Default].
 func Aside(l *slog.Logger) (aside *slog.Logger, flush func()) {
 	q := &lines{logger: l}
 	return slog.New(handler{q, q.handler}), q.flush
 }
 
-// A handler puts lines into a queue. It calls nothing of the logger itself, not even Enabled.
+// A handler puts lines into a queue. Its methods do not call the logger, not even its Enabled, because that may block.
 type handler struct {
 	queue *lines
-	of    func() slog.Handler // of the logger, with what was added to this one
+	of    func() slog.Handler // returns the logger's handler, with the attributes and groups that were added to this handler
 }
 
 func (h handler) Enabled(context.Context, slog.Level) bool { return true }
@@ -49,20 +50,20 @@ type line struct {
 	ctx     context.Context
 	record  slog.Record
 	of      func() slog.Handler
-	missing drops // right before it
+	missing drops // the lines that were dropped right before this one
 }
 
-// drops count the dropped lines of each level.
+// A drops has the number of dropped lines of each level.
 type drops map[slog.Level]int
 
-// lines are the queue of one logger.
+// A lines is the queue of log lines for one logger.
 type lines struct {
 	logger *slog.Logger
 
 	mu      sync.Mutex // guards the fields below; never held across a call of the logger
 	queue   []line
-	dropped drops         // since the last line of the queue
-	empty   chan struct{} // closed when a goroutine that passes lines on has passed on all; nil while there is none
+	dropped drops         // the lines that were dropped after the last line of the queue
+	empty   chan struct{} // closed when all lines are passed on; nil while no goroutine passes lines on
 }
 
 func (q *lines) handler() slog.Handler { return cmp.Or(q.logger, slog.Default()).Handler() }
@@ -89,7 +90,7 @@ func (q *lines) add(l line) {
 func (q *lines) pass() {
 	all := false
 	defer func() {
-		if !all { // the handler has called runtime.Goexit: the other lines are for another goroutine
+		if !all { // the handler has called runtime.Goexit, so another goroutine has to pass on the remaining lines
 			go q.pass()
 		}
 	}()
@@ -99,17 +100,17 @@ func (q *lines) pass() {
 		if all = !ok; all {
 			return
 		}
-		if l.of == nil { // there is none after those that are missing
+		if l.of == nil { // no line follows the dropped ones
 			continue
 		}
 		if h := l.of(); h.Enabled(l.ctx, l.record.Level) {
-			_ = h.Handle(l.ctx, l.record) // as slog.Logger does
+			_ = h.Handle(l.ctx, l.record) // slog.Logger ignores this error, too
 		}
 	}
 }
 
-// next takes the first line from the queue, and returns how many lines were dropped before it. If lines were
-// dropped after the last one, it returns an empty line with their number.
+// next takes the first line from the queue, and returns how many lines were dropped before it. If the queue is empty and lines were
+// dropped after its last line, next returns an empty line and the number of dropped lines. ok is false if nothing is left.
 func (q *lines) next() (l line, missing drops, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -126,7 +127,7 @@ func (q *lines) next() (l line, missing drops, ok bool) {
 	return line{}, nil, false
 }
 
-// tellMissing logs how many lines were dropped, leaving out levels that the logger would not have written.
+// tellMissing logs how many lines were dropped. It does not count lines of levels that the logger does not write.
 func (q *lines) tellMissing(dropped drops) {
 	ctx, missing, logger := context.Background(), 0, slog.New(q.handler())
 	for level, n := range dropped {

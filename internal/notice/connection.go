@@ -1,5 +1,5 @@
-// Package notice reports events that no return value can carry: changes of the connection and lost locks, on the logger of a store and to
-// the listener of its connection.
+// Package notice reports events that no return value can report, such as lost locks and changes of the connection. It writes them to the
+// logger of a store, and calls the program's listener for changes of the connection.
 package notice
 
 import (
@@ -12,41 +12,42 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Connection follows the connection of this process to a store, and its sessions. It logs a warning when an outage lasts, and reports
-// each change, in order and one at a time. All methods but Run return at once, so that they may be called under a mutex or in a callback.
+// A Connection tracks the connection of this process to a store, and the sessions of the process. It logs a warning when an outage lasts.
+// It reports each change to the listener, in order and one at a time. All methods except Run return at once, so a caller may hold a mutex,
+// or call them in a callback.
 //
-// The log and the listener have a goroutine each, so that a listener that blocks delays no line. Changes during a call of the
-// listener are combined into one.
+// The log and the listener have separate goroutines, so a listener that blocks delays no log line. Changes during a call of the listener
+// are combined into one.
 type Connection struct {
 	config   Config
 	log      follower
-	listener follower // once there is one
+	listener follower // used only once a listener is registered
 
 	mu     sync.Mutex // guards the fields below
 	now    state
-	ever   bool                    // it was connected
-	notify func(second.Connection) // that Run has yet to begin with; nil if there is none
+	ever   bool                    // there was a connection at least once
+	notify func(second.Connection) // a listener for which Run has to start a goroutine; nil if there is none
 
-	// What Run has logged.
-	warnings int       // about the present outage
-	due      time.Time // when the next one is, if ever
-	returned time.Time // when a return was logged last
+	// Only Run uses these fields.
+	warnings int       // how many warnings about the present outage were logged
+	due      time.Time // when to log the next warning; zero if none is due
+	returned time.Time // when it was last logged that the connection is back
 }
 
-// A follower receives each change of the state. Only its goroutine uses the fields after the first one.
+// A follower is the log or the listener, which get each change of the state. All fields but changed are used only by its goroutine.
 type follower struct {
 	changed mutexbool.Bool
 	told    state
-	session string // under which it was connected last, as was told, "" before the first
+	session string // the session of the last Connected that was reported; "" before the first
 }
 
 // A Config describes a store and its logger.
 type Config struct {
 	Logger   *slog.Logger
-	Package  string               // that logs
-	Store    string               // its name
-	Patience func() time.Duration // after how long an outage is worth a warning
-	Why      func() error         // there is no connection; nil if there is
+	Package  string               // the name of the package that logs
+	Store    string               // the name of the store
+	Patience func() time.Duration // returns how long an outage lasts before it is logged
+	Why      func() error         // returns why there is no connection, and nil if there is one
 }
 
 // A state is what is known about the connection at one time.
@@ -66,7 +67,7 @@ func (s state) is() second.ConnectionState {
 	return second.Connected
 }
 
-// NewConnection returns a Connection to a store that was not reached yet.
+// NewConnection returns a Connection that has not reached its store yet.
 func NewConnection(c Config) *Connection {
 	begun := state{since: time.Now()}
 	return &Connection{config: c, now: begun, log: follower{told: begun}}
@@ -77,7 +78,7 @@ func (c *Connection) Reach(reached bool) {
 	c.change(func(s *state) { s.reached = reached })
 }
 
-// Begin records that a session has begun, which also ends the one before.
+// Begin records that a session has begun. This also ends the session before.
 func (c *Connection) Begin(session string) {
 	c.change(func(s *state) { s.session = session })
 }
@@ -104,8 +105,8 @@ func (c *Connection) change(f func(*state)) {
 	c.listener.changed.Set()
 }
 
-// Notify registers a listener: a goroutine that Run starts calls f with the present state, and again for each change. Notify is called at
-// most once. Once the ctx of Run is done, no call of f begins; a running call is not waited for.
+// Notify registers a listener. Run then starts a goroutine that calls f with the present state, and again after each change. Notify is
+// called at most once. After the end of the ctx of Run, no call of f begins. Run does not wait for a running call.
 func (c *Connection) Notify(f func(second.Connection)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +117,7 @@ func (c *Connection) Notify(f func(second.Connection)) {
 // Run logs changes until ctx is done, and calls the listener, if there is one.
 func (c *Connection) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		c.log.changed.Clear() // before the look: what comes later ends the wait
+		c.log.changed.Clear() // before the state is read, so that a later change ends the wait below
 		now, notify := c.look()
 		if notify != nil {
 			go c.tell(ctx, notify)
@@ -153,7 +154,7 @@ func (c *Connection) tell(ctx context.Context, notify func(second.Connection)) {
 	if l.told = now; c.ever {
 		l.session = now.session
 	} else {
-		is = second.Suspended // nothing was held that could be lost
+		is = second.Suspended // not Expired, since there was no session under which a lock could be held
 	}
 	c.mu.Unlock()
 	news := []second.Connection{{State: is, Err: c.config.Why()}}
@@ -175,17 +176,17 @@ func (c *Connection) tell(ctx context.Context, notify func(second.Connection)) {
 	}
 }
 
-// news returns the changes since the last call.
+// news returns the changes of the state since the last call. why returns why there is no connection.
 func (f *follower) news(now state, why func() error) (news []second.Connection) {
 	before, same := f.told, now.session == f.session
 	was, is := before.is(), now.is()
 	f.told = now
-	if before.session != "" && before.session == f.session && now.session != before.session { // else that one was never connected
+	if before.session != "" && before.session == f.session && now.session != before.session { // the follower was told of that session
 		news = append(news, second.Connection{State: second.Expired})
 	}
 	switch {
 	case is == second.Connected && (was != second.Connected || !same):
-		var away time.Duration // none if there is another session at once
+		var away time.Duration // 0 if one session follows another without an outage
 		if was != second.Connected {
 			away = now.since.Sub(before.since)
 		}
@@ -219,12 +220,12 @@ func (c *Connection) report(now state) {
 }
 
 const (
-	firstWarning = 3 * time.Second // about a connection that cannot be made at all
-	rarest       = 5 * time.Minute // such warnings
+	firstWarning = 3 * time.Second // when the first warning is logged if the store was never reached
+	rarest       = 5 * time.Minute // the longest time between two warnings
 )
 
-// warn logs a warning about an outage, once. If there was no connection yet, the caller may be waiting for it without a time limit. The
-// warning is then repeated, at growing intervals.
+// warn logs a warning about an outage. Usually that is done once for each outage. But if there was never a connection, the program may be
+// waiting for it without a time limit. The warning is then repeated at growing intervals.
 func (c *Connection) warn() {
 	text := c.config.Package + ": lost the connection to " + c.config.Store + "; locks are lost when their lease ends"
 	c.warnings++
@@ -236,7 +237,7 @@ func (c *Connection) warn() {
 	c.config.Logger.Warn(text, "since", c.log.told.since, "for", time.Since(c.log.told.since), "err", c.config.Why())
 }
 
-// logReturn logs that the store answers again. For a connection that flaps it does not log each return.
+// logReturn logs that there is a connection again. If the connection comes and goes quickly, it does not log each return.
 func (c *Connection) logReturn(last, session string, away time.Duration) {
 	level, text, warned := slog.LevelInfo, "connected", c.warnings > 0
 	switch {
@@ -245,7 +246,7 @@ func (c *Connection) logReturn(last, session string, away time.Duration) {
 	case last == "":
 	case session != last:
 		text = "new session"
-	case time.Since(c.returned) < c.config.Patience(): // an outage that was warned of has lasted for longer
+	case time.Since(c.returned) < c.config.Patience(): // the outage was shorter than Patience, so no warning was logged
 		return
 	default:
 		text = "connected again"

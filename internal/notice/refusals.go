@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Refusals detects requests that a store refuses or does not answer again and again, although it answers others. The state of the
-// connection does not show that. Requests are distinguished by their purpose.
+// Refusals detects that a store refuses or does not answer one kind of request again and again, although it answers renewals. The state of
+// the connection does not show that. The kinds of requests are told apart by their purpose, such as "acquire".
 type Refusals struct {
 	Log   Log
-	Fades func() time.Duration // after how long without another refusal nothing is known any more
-	Spawn func(func()) bool    // runs what logs: a slow logger delays no request
+	Fades func() time.Duration // returns after how much time without a refusal the earlier ones are forgotten
+	Spawn func(func()) bool    // runs a function in a goroutine, so that a slow logger delays no request
 
-	some     atomic.Bool // there may be some: most often a request that is served takes no mutex
+	some     atomic.Bool // runs or suspects may have entries; while it is false, a request need not lock the mutex
 	mu       sync.Mutex  // guards the fields below
 	runs     map[string]*run
-	suspects map[string]refusal // not answered; what they say of the store shows when a renewal is, or is not
+	suspects map[string]refusal // requests without an answer; the next renewal shows whether there is an outage
 }
 
 type refusal struct {
@@ -29,7 +29,7 @@ type refusal struct {
 type run struct {
 	refusal
 	since, last time.Time
-	due         time.Time // when the next warning is
+	due         time.Time // when to log the next warning
 	warnings    int
 }
 
@@ -40,7 +40,7 @@ func (r *Refusals) Refused(what, path string, err error) {
 	r.noteLocked(what, refusal{path, err})
 }
 
-// Suspect records that a request about path was not answered. If a renewal is answered meanwhile, this counts as a refusal.
+// Suspect records that a request about path was not answered. If the next renewal is answered, this counts as a refusal.
 func (r *Refusals) Suspect(what, path string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,8 @@ func (r *Refusals) Suspect(what, path string, err error) {
 	r.some.Store(true)
 }
 
-// Reached records whether a renewal was answered. If it was not, unanswered requests have their cause in the outage, and do not count.
+// Reached records whether a renewal was answered. If it was not, there is an outage, and the requests without an answer do not count as
+// refusals.
 func (r *Refusals) Reached(reached bool) {
 	if !r.some.Load() {
 		return
@@ -93,7 +94,7 @@ func (r *Refusals) noteLocked(what string, why refusal) {
 	})
 }
 
-const lasting = 3 * time.Second // are refusals that people have to know of
+const lasting = 3 * time.Second // how long refusals last before they are logged and reported
 
 // Served records that a request with this purpose succeeded.
 func (r *Refusals) Served(what string) {
@@ -113,7 +114,7 @@ func (r *Refusals) Served(what string) {
 	}
 }
 
-// Err returns why the store refuses requests, once that has lasted long enough; otherwise nil.
+// Err returns why the store refuses requests, if it has refused them for long enough. Otherwise Err returns nil.
 func (r *Refusals) Err() (err error) {
 	if !r.some.Load() {
 		return nil

@@ -1,4 +1,4 @@
-// Package retry has the backoff by which requests to a store are repeated.
+// Package retry provides the backoff between repeated requests to a store.
 package retry
 
 import (
@@ -8,8 +8,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 )
 
-// A Pace is a backoff from 10 ms to a second that never gives up; only the context ends the retries. It is created when it is first used,
-// since most requests need no retry.
+// A Pace is a backoff that starts at 10 ms and grows to a second. It never gives up; only the context of a caller ends its retries. The
+// backoff inside is created at the first retry, since most requests need none.
 type Pace struct{ backoff *backoff.ExponentialBackOff }
 
 // New returns a backoff that starts at 10 ms.
@@ -26,10 +26,10 @@ func (p *Pace) NextBackOff() time.Duration {
 	return p.backoff.NextBackOff()
 }
 
-// Reset starts the backoff at 10 ms again.
+// Reset makes the next backoff start at 10 ms again.
 func (p *Pace) Reset() { p.backoff = nil }
 
-// Pause waits for d or until ctx ends, and then returns the cause of ctx.
+// Pause waits for d and returns nil. If ctx ends first, it returns the cause of ctx.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
