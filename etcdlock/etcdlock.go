@@ -67,16 +67,16 @@ func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clien
 // transact executes ops in a transaction that requires the keys of all these contenders.
 func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, ops []clientv3.Op,
 ) (*clientv3.TxnResponse, error) {
-	s.client.Txn(ctx).Then(ops...) // panics for an op that is none, and that is for the caller to see
+	s.client.Txn(ctx).Then(ops...) // panics for an invalid op, here in the goroutine of the caller
 	var there []clientv3.Cmp
-	var look []clientv3.Op // which of several keys is not
+	var look []clientv3.Op // shows which of several keys is missing
 	for _, c := range all {
 		there = append(there, created(c.Ref()))
 		if len(all) > 1 {
 			look = append(look, clientv3.OpGet(keyOf(c.Ref()), clientv3.WithKeysOnly()))
 		}
 	}
-	var answer *clientv3.TxnResponse // a caller that does not wait for the end does not read it
+	var answer *clientv3.TxnResponse // read only after Write has returned nil, so there is no data race
 	err := queue.Write(ctx, all, check, func() (queue.Outcome, error) {
 		err := s.call(s.tier.Context(), func(ctx context.Context) (err error) {
 			answer, err = s.client.Txn(ctx).If(there...).Then(ops...).Else(look...).Commit()
@@ -94,7 +94,7 @@ func (s *store) transact(ctx context.Context, all []*queue.Contender, check func
 	return answer, nil
 }
 
-// missing records the contenders whose keys a transaction has not found.
+// missing is called when a transaction has not found the key of a contender. It records which contenders have lost their lock.
 func missing(all []*queue.Contender, answer *clientv3.TxnResponse) (err error) {
 	for i, c := range all {
 		if len(all) > 1 {

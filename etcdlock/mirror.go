@@ -16,24 +16,25 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// idleAfter is how long a queue is watched after its last contender of this process has left: for a busy lock, the next one comes soon.
+// idleAfter is how long a queue is still watched after the last contender of this process has left it. At a busy lock, the next contender
+// enters soon.
 const idleAfter = time.Second
 
-// A mirror is a local copy of one queue, kept up to date by a read and the events that follow. When a key is deleted, the event alone
-// tells the next contender that it has the lock. The grant takes no request. A mirror is kept while a contender of this process follows
-// it, and a little longer.
+// A mirror is a local copy of one queue. It begins with a read of the queue, and the events of a watch keep it up to date. When a key is
+// deleted, the event shows the next contender that it has the lock. No request is needed for that. The mirror exists while a contender of
+// this process follows it, and a little longer.
 type mirror struct {
 	store  *store
-	prefix string // of the keys of the queue
+	prefix string // the prefix of the keys in the queue
 	stop   context.CancelFunc
 	idle   *time.Timer // ends the mirror when no contender follows it
 
 	mu        sync.Mutex                  // guards the fields below
-	revision  int64                       // up to which all is known, 0 while nothing is
-	places    []place                     // in order
-	set       int                         // how many permits there are, if that was set
-	refused   error                       // why the queue can be neither read nor watched, as things stand
-	followers map[queue.Ref]time.Duration // since when, by the clock of the tier
+	revision  int64                       // the revision of the copy; 0 before the first read
+	places    []place                     // in the order of the queue
+	set       int                         // the total number of permits that a Resize has set; 0 if none has
+	refused   error                       // why etcd refuses to let this process read the queue; nil if it does not
+	followers map[queue.Ref]time.Duration // when each of them began to follow, by the clock of the tier
 }
 
 // Follow starts a mirror that reports the position of a contender in its queue. Follow does nothing once the store is closed.
@@ -46,7 +47,7 @@ func (s *store) Follow(ref queue.Ref) {
 		m = &mirror{store: s, prefix: prefix, stop: stop, followers: make(map[queue.Ref]time.Duration)}
 		if !s.tier.Spawn(func() { m.run(ctx) }) {
 			s.mu.Unlock()
-			return // the context has ended with the tier
+			return // the tier is closed, and that has ended the context
 		}
 		s.mirrors[prefix] = m
 		m.idle = time.AfterFunc(idleAfter, m.endIfIdle)
@@ -86,15 +87,15 @@ func (m *mirror) endIfIdle() {
 	}
 }
 
-// tellLocked reports a contender's state. sent is when the read that shows it was sent, or 0 if events show it.
+// tellLocked reports the state of a contender to the tier. sent is when the read was sent that shows the state, or 0 if an event shows it.
 func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	v := viewOf(ref, m.revision, m.places)
 	switch {
 	case m.refused != nil:
 		v = queue.View{ID: ref.ID, Known: true, Token: ref.Token, At: ref.Token, Err: m.refused}
 		sent = m.store.tier.Now()
-	// A state from before the contender entered says nothing about it. The answer to a read that was sent since counts in any case, also
-	// after etcd has gone back in time.
+	// If the copy is older than the contender, it says nothing about the contender. But a read that was sent after Follow was called always
+	// counts: its revision is low only if etcd was set back to an earlier state.
 	case m.revision < ref.Token && sent <= m.followers[ref]:
 		return
 	}
@@ -102,7 +103,8 @@ func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	m.store.tier.Tell(v)
 }
 
-// learn changes the copy of the queue and reports the state of all followers. sent is when the read was sent, or 0 for events.
+// learn calls change, which changes the copy of the queue, and then reports the states of all followers. sent is when the read was sent
+// whose result change uses, or 0 if it uses events.
 func (m *mirror) learn(sent time.Duration, change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,12 +118,12 @@ func (m *mirror) learn(sent time.Duration, change func()) {
 func (m *mirror) applyLocked(events []*clientv3.Event) {
 	known := m.revision
 	for _, e := range events {
-		if e.Kv.ModRevision <= known { // the look has shown it
+		if e.Kv.ModRevision <= known { // the read has shown this event
 			continue
 		}
 		m.revision = e.Kv.ModRevision
 		if string(e.Kv.Key) == numberKey(m.prefix) {
-			m.set = numberOf(e.Kv) // none, if it is deleted
+			m.set = numberOf(e.Kv) // 0 if the key was deleted
 			number(m.places, m.set)
 		}
 		if !isContender(m.prefix, e.Kv) {
@@ -151,16 +153,18 @@ func (m *mirror) run(ctx context.Context) {
 	}
 }
 
-// follow starts a watch, reads the queue, and then applies events until the watch ends, for example because its revision was compacted,
-// the server has no leader, or a permission was revoked. In the reverse order the watch would have to begin at a past revision, and etcd
-// serves such watches only every 100 ms. If the watch cannot be started, the queue is read all the same. Only the read shows whether the
-// user lacks a permission, because a watch is also refused if its auth token has expired.
+// follow starts a watch, then reads the queue, and then applies events until the watch ends. A watch ends, for example, if its revision was
+// compacted, the server has no leader, or a permission was revoked.
+//
+// The watch starts before the read. In the reverse order it would have to begin at a past revision, and etcd serves such watches only every
+// 100 ms. The queue is read even if the watch cannot be started. Only the read shows whether the user lacks a permission, because etcd also
+// refuses a watch if its auth token has expired.
 func (m *mirror) follow(ctx context.Context, well func()) {
 	watching, cancel := context.WithCancel(ctx)
 	events, begun := m.watch(watching, cancel)
 	defer func() {
 		cancel()
-		for range events { // until the client has let go of it
+		for range events { // wait until the client has closed the channel
 		}
 	}()
 	if _, refusal := m.look(ctx); outcomeOf(refusal) == queue.Denied {
@@ -177,8 +181,9 @@ func (m *mirror) follow(ctx context.Context, well func()) {
 				return
 			}
 			m.learn(0, func() { m.applyLocked(r.Events) })
-		case <-time.After(quarter + rand.N(quarter)): // spreads the looks of many processes over time
-			// A connection can die unnoticed, since the client pings its servers only if it is configured to.
+		case <-time.After(quarter + rand.N(quarter)): // a random time, so that the reads of many processes are spread
+			// A connection can break without notice, because the client pings its servers only if the program has configured that. If the read
+			// shows something that the watch has not shown, the next watch uses a new stream.
 			if news, err := m.look(ctx); err == nil && news {
 				m.store.stream.Add(1)
 				return
@@ -199,20 +204,21 @@ func (m *mirror) watch(ctx context.Context, cancel func()) (events clientv3.Watc
 	events = s.client.Watch(ctx, m.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	created, open := <-events
 	if begun = open && created.Err() == nil; !begun {
-		// A stream whose auth token has expired may accept no more watches and yet stay open, so the next watch uses a new stream.
+		// A stream whose auth token has expired may stay open but refuse all watches. The next watch therefore uses a new stream.
 		s.stream.CompareAndSwap(stream, stream+1)
 	}
 	return events, begun
 }
 
-// look reads the queue into the mirror, and reports whether the read showed anything that the watch had not.
+// look reads the queue into the mirror. news is true if the read showed anything that the watch had not shown before.
 func (m *mirror) look(ctx context.Context) (news bool, err error) {
 	sent := m.store.tier.Now()
 	err = m.store.call(ctx, func(ctx context.Context) error {
 		revision, places, set, err := m.store.read(ctx, m.prefix)
 		if err == nil {
 			m.learn(sent, func() {
-				// A watch starts after the revisions that it has shown, so events of an etcd that has gone back may come late, or never.
+				// A client resumes a watch after the newest revision that it has seen. If etcd was set back to a lower revision, the watch
+				// may therefore deliver later events late, or never.
 				news = revision < m.revision || !slices.Equal(m.places, places)
 				m.revision, m.places, m.set, m.refused = revision, places, set, nil
 			})

@@ -22,5 +22,5 @@ func newOptions(opts []tier.RegistryOption) (o options, share []tier.Option, err
 	return o, share, cmp.Or(err, o.Check(math.MaxInt32*time.Second, time.Second))
 }
 
-// none is the type of this store's own options: there are none.
+// none is the type of options that only this store has. No option has this type.
 type none struct{ tier.RegistryOption }

@@ -11,18 +11,20 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A past detects that etcd was set back to an earlier state, by a backup or an old volume. The earlier state may include the lease of
-// this process without its keys, or with keys that were deleted since. Keep-alives succeed all the same.
+// A past detects that etcd was set back to an earlier state, because an operator has restored a backup or an old volume. The earlier state
+// may have the lease of this process but not its keys, or it may have keys that were deleted later. Keep-alives of the lease succeed
+// nevertheless.
 type past struct {
-	newest atomic.Int64 // the revision up to which etcd has told of itself
-	back   atomic.Bool  // it has gone back during this session
+	newest atomic.Int64 // the newest revision of etcd that this process knows
+	back   atomic.Bool  // etcd may have been set back during this session
 
 	mu     sync.Mutex // guards the fields below
 	life   life
-	unsure bool // what it has of ours is to be read
+	unsure bool // the next renewal has to read the keys of this process
 }
 
-// A life identifies a period in which etcd cannot have gone back unnoticed: a restore, a restart or an election starts another one.
+// A life identifies a period in which etcd cannot have been set back to an earlier state. A restore starts a new life, and so does each
+// restart or election.
 type life struct{ cluster, term uint64 }
 
 func (p *past) begin(h *pb.ResponseHeader) {
@@ -35,7 +37,8 @@ func (p *past) begin(h *pb.ResponseHeader) {
 
 func (p *past) known() int64 { return p.newest.Load() }
 
-// hears records the revision of a linearizable answer. known is the newest revision that was known when the request was sent.
+// hears is called with the revision of a linearizable answer. known is the newest revision that was known when the request was sent. If the
+// answer has a lower revision, etcd was set back.
 func (s *store) hears(known, revision int64) {
 	p := &s.past
 	if revision >= known {
@@ -47,8 +50,8 @@ func (s *store) hears(known, revision int64) {
 	s.suspect()
 }
 
-// suspect makes the tier renew at once. The renewal finds out which keys are missing and which are there again, because etcd has gone
-// back.
+// suspect is called when etcd seems to have been set back to an earlier state. It makes the tier renew the session at once. Keys of this
+// process may be missing, and deleted keys may exist again. The renewal finds out which.
 func (s *store) suspect() {
 	p := &s.past
 	p.back.Store(true)
@@ -58,7 +61,7 @@ func (s *store) suspect() {
 	s.tier.Renew()
 }
 
-// commit sends a transaction.
+// commit sends a transaction, and records the revision of the answer.
 func (s *store) commit(txn clientv3.Txn) (*clientv3.TxnResponse, error) {
 	known := s.past.known()
 	answer, err := txn.Commit()
@@ -68,8 +71,9 @@ func (s *store) commit(txn clientv3.Txn) (*clientv3.TxnResponse, error) {
 	return answer, err
 }
 
-// renew renews the lease. If etcd may have gone back, the renewal counts only after the keys of all contenders were checked. A lower
-// revision is only a hint, since the member that answers a keep-alive may lag behind.
+// renew renews the lease. If etcd may have been set back, the renewal counts only after the keys of all contenders were checked. A lower
+// revision in the answer to a keep-alive proves nothing, because the member that answers may lag behind. renew checks the keys in that
+// case, too.
 func (s *store) renew(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	p := &s.past
 	known := p.known()
@@ -99,10 +103,10 @@ func (s *store) renew(ctx context.Context, c queue.Command) (a queue.Answer, err
 	return a, nil
 }
 
-// inOne is the number of keys that one transaction reads: servers accept 128 unless configured otherwise.
+// inOne is how many keys one transaction reads. By default, a server accepts up to 128 operations in a transaction.
 const inOne = 64
 
-// missing returns the contenders whose keys do not exist.
+// missing returns views of the contenders whose keys do not exist any more. Each view says that the contender is not in the queue.
 func (s *store) missing(ctx context.Context, refs []queue.Ref) (views []queue.View, err error) {
 	for first := 0; first < len(refs); first += inOne {
 		part := refs[first:min(first+inOne, len(refs))]

@@ -24,19 +24,19 @@ import (
 // are different locks.
 func ValidatePath(path string) error { return second.CheckPath("etcdlock", path, second.Components) }
 
-// readMark begins the names of the keys of readers. Other keys of the queue exclude all contenders, whichever program has created them.
-// The exception is a writer whose value says that it has let readers in; see [store.share]. The name has to show whether a contender
-// reads, because etcd can put conditions on ranges of names, but not on the contents of many values.
+// readMark is the beginning of the name of a reader's key. Any other key in the queue excludes all other contenders, even if another
+// program has created it. There is one exception: the value of a writer's key may say that the writer has let readers in. The name has to
+// show whether a contender is a reader, because etcd can put conditions on ranges of names, but not on the contents of many values.
 const readMark = "read-"
 
-// permitsMark stands between the path of a semaphore and the names of its keys, which begin with the number of permits. The keys are
-// therefore a queue of their own, and because the path has an empty component, no lock can be there.
+// permitsMark is the part of a key between the path of a semaphore and the name. Each name begins with the total number of permits. The
+// keys of a semaphore therefore form a separate queue. No lock can have keys there, because permitsMark has an empty path component.
 const permitsMark = "//permits/"
 
-// numberKey is the key that stores the number of permits, if one was set. This key belongs to no contender.
+// numberKey returns the key that stores the total number of permits, if a Resize has set one. This key belongs to no contender.
 func numberKey(prefix string) string { return prefix + "/of" }
 
-// numberIn returns the number of permits that one of these keys stores, and 0 if none does.
+// numberIn returns the total number of permits in the value of the number key, and 0 if that key is not among keys.
 func numberIn(prefix string, keys []*mvccpb.KeyValue) (n int) {
 	for _, kv := range keys {
 		if string(kv.Key) == numberKey(prefix) {
@@ -51,7 +51,8 @@ func numberOf(kv *mvccpb.KeyValue) int {
 	return max(n, 0)
 }
 
-// number sets the number of permits in places: set, or if that is 0, the number in their keys.
+// number sets Of in all places. The value is set, the total that a Resize has stored. If set is 0, the value is the number in the key of a
+// place.
 func number(places []place, set int) {
 	for i := range places {
 		places[i].Of = cmp.Or(set, refOf(places[i].key).Permits)
@@ -66,7 +67,8 @@ func prefixOf(r queue.Ref) string {
 	return r.Path + "/"
 }
 
-// kindOf returns the prefix of a contender's key, which is also that of the keys with which it can share the lock or the permits.
+// kindOf returns the part of a contender's key before its ID. All readers of a lock have the same kind. All contenders of a semaphore that
+// name the same total number of permits have the same kind, too.
 func kindOf(r queue.Ref) string {
 	switch {
 	case r.Permits > 0:
@@ -79,7 +81,7 @@ func kindOf(r queue.Ref) string {
 
 func keyOf(r queue.Ref) string { return kindOf(r) + r.ID }
 
-// refOf returns the contender of a key that this package has created.
+// refOf returns the Ref of the contender whose key is given. This package has created that key.
 func refOf(key string) queue.Ref {
 	if path, name, ok := strings.Cut(key, permitsMark); ok {
 		number, id, _ := strings.Cut(name, "-")
@@ -91,14 +93,14 @@ func refOf(key string) queue.Ref {
 	return queue.Ref{Path: key[:slash], ID: name, Reads: reads}
 }
 
-// owner is the value of a key.
+// An owner is the content of a key's value, as JSON.
 type owner struct {
 	second.Description
 	Shared  bool `json:"shared,omitempty"` // a writer that has let readers in
 	Permits int  `json:"permits,omitempty"`
 }
 
-// put creates a contender's key, or overwrites it.
+// put returns the operation that creates a contender's key.
 func (s *store) put(c queue.Command) clientv3.Op {
 	o := owner{Description: s.self.Now(c.Linger)}
 	if c.Permits > 0 {
@@ -107,8 +109,8 @@ func (s *store) put(c queue.Command) clientv3.Op {
 	return clientv3.OpPut(keyOf(c.Ref), second.Encode(o), clientv3.WithLease(leaseOf(c.Session)))
 }
 
-// ownerIn returns the description in the value of a key, if this package has created the key. Other programs may write JSON of the same
-// form. A description counts only in keys with a name of ours; otherwise foreign keys could let readers pass.
+// ownerIn returns the description in the value of a key, if the name shows that this package has created the key. Another program may write
+// JSON of the same form to a key of its own. If that counted, the key of another program could let readers in.
 func ownerIn(name string, value []byte) (o owner, ours bool) {
 	if !ownName(name) || json.Unmarshal(value, &o) != nil || o.Version != 1 {
 		return owner{}, false
@@ -116,9 +118,9 @@ func ownerIn(name string, value []byte) (o owner, ours bool) {
 	return o, true
 }
 
-// ownName reports whether a name ends like those of [store.Name].
+// ownName reports whether a name has the form of the names that this package creates, which end with a name of [store.Name].
 func ownName(name string) bool {
-	const length = 26 // of rand.Text
+	const length = 26 // the length of a result of rand.Text
 	own := len(name) - length
 	if own < 0 || strings.Trim(name[own:], "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") != "" {
 		return false
@@ -127,17 +129,18 @@ func ownName(name string) bool {
 	return before == "" || before == readMark || before[len(before)-1] == '-' && strings.Trim(before, "0123456789") == "-"
 }
 
-// A place is a key in a queue. Lower tokens, which are create revisions, go first.
+// A place is a key in a queue. Its token is the create revision of the key. The queue is ordered by token, the lowest first.
 type place struct {
 	second.Contender
 	key      string
 	modified int64
-	ours     bool // it is of this package
+	ours     bool // this package has created the key
 	value    string
 }
 
-// placesOf returns the contenders among the keys with the prefix of a queue, in the order of the queue. Keys with another slash in their
-// names belong to locks below this path, or to a semaphore. All other keys are contenders, whichever program has created them.
+// placesOf returns the contenders among keys, in the order of the queue. All of the keys begin with the prefix of the queue. A key with
+// another slash after the prefix belongs to a lock below this path, or to a semaphore. Every other key is a contender, even if another
+// program has created it.
 func placesOf(prefix string, keys []*mvccpb.KeyValue) (places []place) {
 	for _, kv := range keys {
 		if isContender(prefix, kv) {
@@ -162,13 +165,13 @@ func placeOf(kv *mvccpb.KeyValue) place {
 		Permits: o.Permits, Of: refOf(string(kv.Key)).Permits,
 	}}
 	o.Tell(&p.Contender)
-	if p.Permits < 1 || p.Permits > p.Of { // it does not say; or it is for a lock
+	if p.Permits < 1 || p.Permits > p.Of { // the value does not say how many permits it wants; or the key is for a lock
 		p.Permits = p.Of
 	}
 	return p
 }
 
-// viewOf returns the state of a contender in a queue as of a revision.
+// viewOf returns the view of a contender. places are the contenders of the queue at the given revision.
 func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 	v := queue.View{ID: ref.ID, Token: ref.Token, At: revision}
 	if own := find(places, ref); own >= 0 {
@@ -177,11 +180,11 @@ func viewOf(ref queue.Ref, revision int64, places []place) queue.View {
 	return v
 }
 
-// find returns the index of a contender among the places, and a negative number if it is not there.
+// find returns the index of a contender in places, and a negative number if the contender is not there.
 func find(places []place, ref queue.Ref) int {
 	key := keyOf(ref)
 	of := func(p place) bool { return p.Token == ref.Token && p.key == key }
-	// The binary search by token usually finds it at once, which matters because a process may look for all of its contenders.
+	// The binary search by token usually finds the contender. It is fast, which matters if a process has many contenders in one queue.
 	byToken := func(p place, token int64) int { return cmp.Compare(p.Token, token) }
 	if i, ok := slices.BinarySearchFunc(places, ref.Token, byToken); ok && of(places[i]) {
 		return i
@@ -189,7 +192,7 @@ func find(places []place, ref queue.Ref) int {
 	return slices.IndexFunc(places, of)
 }
 
-// read reads the queue and the number of permits that was set, both at the revision that it returns.
+// read returns the contenders of a queue, and the total number of permits if a Resize has set one. Both are as of the returned revision.
 func (s *store) read(ctx context.Context, prefix string) (revision int64, places []place, set int, err error) {
 	known := s.past.known()
 	answer, err := s.client.Do(ctx, wholeQueue(prefix))
@@ -212,10 +215,10 @@ func (s *store) list(ctx context.Context, prefix string) (all []second.Contender
 	return all, err
 }
 
-// A span is the keys from one up to another.
+// A span is a range of keys. It includes from, but not to.
 type span struct{ from, to string }
 
-// rivals returns the ranges of the keys for which a contender may have to wait.
+// rivals returns the ranges of the keys that may make a contender wait.
 func rivals(ref queue.Ref) []span {
 	if prefix := prefixOf(ref); !ref.Reads {
 		return []span{{prefix, clientv3.GetPrefixRangeEnd(prefix)}}
@@ -223,13 +226,13 @@ func rivals(ref queue.Ref) []span {
 	return others(ref)
 }
 
-// others returns the ranges of the keys in a queue that are of another kind.
+// others returns the ranges of the keys in a queue whose kind, see kindOf, is not that of the contender.
 func others(ref queue.Ref) []span {
 	prefix, kind := prefixOf(ref), kindOf(ref)
 	return []span{{prefix, kind}, {clientv3.GetPrefixRangeEnd(kind), clientv3.GetPrefixRangeEnd(prefix)}}
 }
 
-// nobody returns the conditions that no key was created in the ranges after a revision.
+// nobody returns transaction conditions. They require that no existing key in the ranges was created after the revision since.
 func nobody(spans []span, since int64) (conditions []clientv3.Cmp) {
 	for _, s := range spans {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.from), "<", since+1).WithRange(s.to))
@@ -237,13 +240,13 @@ func nobody(spans []span, since int64) (conditions []clientv3.Cmp) {
 	return conditions
 }
 
-// reads returns the requests that read the contender's own key and its rivals. Where only the values show whether rivals block it, these
-// are read as well.
+// reads returns the operations that read the contender's own key and the keys of its rivals. If only the values show whether the rivals
+// block the contender, the operations read the values, too.
 func reads(ref queue.Ref) (ops []clientv3.Op) {
 	var opts []clientv3.OpOption
 	switch {
 	case ref.Reads:
-		ops = append(ops, clientv3.OpGet(keyOf(ref))) // where none of its rivals are
+		ops = append(ops, clientv3.OpGet(keyOf(ref))) // the ranges of a reader's rivals do not include its own key
 	case ref.Permits == 0:
 		opts = append(opts, clientv3.WithKeysOnly())
 	}
@@ -265,11 +268,11 @@ func created(ref queue.Ref) clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(keyOf(ref)), "=", ref.Token)
 }
 
-// enter creates the key at the tail, in the transaction that deletes the old one. A key for permits is not created if the queue has keys
-// with another number of permits.
+// enter creates the key of a contender, which is then the last one in the queue. If there is an old contender, the same transaction deletes
+// its key. The key of a contender that wants permits is not created if another total number of permits applies.
 func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, removed queue.Removal, err error) {
 	put, look := s.put(c), reads(c.Ref)
-	conditions, then := []clientv3.Cmp{created(c.Ref)}, []clientv3.Op{put} // it has no token yet, as no key has that is not there
+	conditions, then := []clientv3.Cmp{created(c.Ref)}, []clientv3.Op{put} // token 0: the key must not exist
 	prefix := prefixOf(c.Ref)
 	_, set := s.numbers.Load(prefix)
 	switch {
@@ -291,7 +294,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	if own < 0 {
 		err = s.sameNumber(c.Ref, keys)
 		if _, now := s.numbers.Load(prefix); err == nil && now != set {
-			return s.enter(ctx, c) // on the other condition
+			return s.enter(ctx, c) // again, with the other condition on the number of permits
 		}
 		return v, removed, cmp.Or(err, errGone)
 	}
@@ -304,29 +307,30 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 		}
 	case s.past.back.Load(), c.Permits > 0 && places[own].Permits != c.Weight:
 		s.suspect()
-		return v, removed, errGone // a key of ours that was deleted, and is back
+		return v, removed, errGone // the key was deleted before, and exists again since etcd was set back
 	default:
-		// An earlier request has created the key, and has most likely deleted the old one. But a request for an earlier key of the same name
-		// may also have been late, so the result is Kept.
+		// An earlier try of this command has most likely created the key, and has deleted the old one. But the key may also come from a late
+		// command for an earlier contender of the same name. Therefore the result is Kept.
 		removed = queue.Kept
 	}
 	c.Token = places[own].Token
 	v = viewOf(c.Ref, answer.Header.Revision, places)
-	if !c.Reads && c.Permits == 0 { // only keys were read: the mirror tells what they say, also as it was before this
+	if !c.Reads && c.Permits == 0 { // only keys were read, without values; the mirror reads them and reports how many contenders are ahead
 		v.At, v.Ahead, v.Nearest = c.Token, 0, second.Contender{}
 	}
 	return v, removed, nil
 }
 
-// otherNumber is the error that there is another number of permits than the one that a contender has entered with.
+// otherNumber is the error that the total number of permits is not the one with which a contender tried to enter.
 type otherNumber struct {
 	error
-	permits int // that there are
+	permits int // the total that applies
 }
 
 func (o otherNumber) Unwrap() error { return o.error }
 
-// sameNumber returns an error if a contender wants permits and another number applies: the one that was set, or else the one in any key.
+// sameNumber returns an error if a contender wants permits, and names another total number than the one that applies. That is the number
+// that a Resize has set. If there is none, it is the number in the keys of the present contenders.
 func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	if ref.Permits == 0 {
 		return nil
@@ -351,15 +355,16 @@ func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	return otherNumber{fmt.Errorf("%w: there are %d, not %d", second.ErrTooManyPermits, permits, ref.Permits), permits}
 }
 
-// resize stores the number of permits.
+// resize stores the total number of permits.
 func (s *store) resize(ctx context.Context, ref queue.Ref) error {
 	_, err := s.commit(s.client.Txn(ctx).Then(clientv3.OpPut(numberKey(prefixOf(ref)), strconv.Itoa(ref.Permits))))
 	return err
 }
 
-// try creates the key on the condition that no rival was created after a revision at which none blocked it. try first tries with the
-// condition that there was never one. etcd has no condition on many values, but keys that were read at that revision can only ask for
-// less since then.
+// try creates the key of a contender if no rival blocks it. etcd has no condition on the contents of many values. The first transaction
+// therefore requires that there is no rival at all. If there are rivals, try reads them. If none of them blocks the contender, the second
+// transaction requires that no rival was created after the revision of that read. Rivals that were read can only have reduced since then
+// what they ask for.
 func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
 	put := s.put(c)
 	own := placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: math.MaxInt64})
@@ -367,7 +372,7 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 	entered.Token = own.Token
 	for since, asked := int64(0), 1; ; asked++ {
 		conditions := nobody(rivals(c.Ref), since)
-		if c.Permits > 0 { // nor is there another number since
+		if c.Permits > 0 { // the total number of permits must not have changed since either
 			conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(numberKey(prefixOf(c.Ref))), "<", since+1))
 		}
 		answer, err := s.commit(s.client.Txn(ctx).If(conditions...).Then(put).Else(reads(c.Ref)...))
@@ -387,14 +392,14 @@ func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err err
 			s.names.put(c.Session, c.ID)
 			return v, second.ErrLocked
 		}
-		if c.Permits == 0 && asked > 1 { // the conditions count the keys of locks below: while these are in use it has no end
-			v, _, err = s.enter(ctx, c) // behind those who do not seem to be in the way, and it tells whether they are
+		if c.Permits == 0 && asked > 1 { // the ranges include keys of locks below this path, so busy locks there can make each try fail
+			v, _, err = s.enter(ctx, c) // enters the queue unconditionally; the view then shows whether a rival blocks the contender
 			return v, err
 		}
 	}
 }
 
-// leave deletes the key that was created at the token, 0 for any.
+// leave deletes the key of a contender if its create revision is the token of ref. If that token is 0, it deletes the key in any case.
 func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (removed queue.Removal, err error) {
 	s.written.Delete(keyOf(ref))
 	txn := s.client.Txn(ctx)
@@ -413,8 +418,8 @@ func (s *store) leave(ctx context.Context, session string, ref queue.Ref) (remov
 	return queue.Removed, nil
 }
 
-// remove deletes the key with a token, whichever process or library created it. remove finds the key by the create revision, since the
-// displayed name may contain characters that [second.Text] has replaced.
+// remove deletes the key whose create revision is the token of ref, even if another process or library created it. It does not use the name
+// in ref, because [second.Text] may have replaced characters of that name.
 func (s *store) remove(ctx context.Context, ref queue.Ref) (queue.Removal, error) {
 	prefix := prefixOf(ref)
 	found, err := s.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(),
@@ -438,7 +443,8 @@ func (s *store) remove(ctx context.Context, ref queue.Ref) (queue.Removal, error
 	return queue.Removed, nil
 }
 
-// ask writes the request to the holders' keys, in one transaction for each key. If the lock is free, it does nothing.
+// ask writes the request to give the lock up into the holders' keys, with one transaction for each key. If the lock is free, ask does
+// nothing.
 func (s *store) ask(ctx context.Context, path string) error {
 	_, places, _, err := s.read(ctx, prefixOf(queue.Ref{Path: path}))
 	if err != nil {
@@ -447,7 +453,7 @@ func (s *store) ask(ctx context.Context, path string) error {
 	for _, p := range places {
 		ref := refOf(p.key)
 		ref.Token = p.Token
-		if !viewOf(ref, 0, places).Has { // nor has anybody behind it
+		if !viewOf(ref, 0, places).Has { // the contenders behind it do not have the lock either
 			return nil
 		}
 		if !p.ours {
@@ -464,7 +470,7 @@ func (s *store) ask(ctx context.Context, path string) error {
 	return nil
 }
 
-// wrote records what was written to a key, for the next change of it.
+// wrote records what put has written to a key, so that the next change of the key need not read it.
 func (s *store) wrote(put clientv3.Op, revision int64) {
 	key := string(put.KeyBytes())
 	s.written.Store(key, placeOf(&mvccpb.KeyValue{
@@ -472,13 +478,13 @@ func (s *store) wrote(put clientv3.Op, revision int64) {
 	}))
 }
 
-// never is a revision at which no key was written.
+// never is a revision that no key has. A condition on it fails, so the transaction reads the key.
 const never = -1
 
-// change sets a field in the value of a contender's key. If only this process has written to the key, its content is known and need not
-// be read. The create revision stays the same, and therefore the place and the token, too.
+// change sets a field in the value of a contender's key. If only this process has written to the key, its content is known and is not read
+// first. The create revision of the key stays the same, so the contender keeps its place and its token.
 func (s *store) change(ctx context.Context, c queue.Command, field, to string, set func(place) bool) (queue.View, error) {
-	known := place{modified: never} // it is read first
+	known := place{modified: never} // makes mark read the key first
 	if p, ok := s.written.Load(keyOf(c.Ref)); ok {
 		known = p.(place)
 	}
@@ -489,14 +495,14 @@ func (s *store) change(ctx context.Context, c queue.Command, field, to string, s
 	return v, err
 }
 
-// mark sets a field in the value of a key. mark repeats the write until the field is set, or the key does not exist any more. mark
-// returns the place as it is then, and the state of the contender. Each write requires that the key was not written since its content was
-// read; otherwise a mark from another process would be lost. The key stays attached to its lease.
+// mark sets a field in the value of a key. It repeats the write until the field is set, or the key does not exist any more. It then returns
+// the present place and view of the contender. Each write requires that no process has written to the key since it was read. Otherwise the
+// mark of another process could be overwritten. The key stays attached to its lease.
 func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to string, set func(place) bool) (
 	found place, v queue.View, err error) {
 	prefix, key := prefixOf(ref), keyOf(ref)
 	for {
-		if known.ours && set(known) { // by another request of ours: to write what this one says could take that back
+		if known.ours && set(known) { // another request of this process has set the field, perhaps to another value; so read the key first
 			known.modified = never
 		}
 		unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", known.modified)

@@ -24,28 +24,28 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is the connection of this process to etcd, over a client that belongs to the program. A session is an etcd lease, under which
-// all keys of the process are created.
+// A store is the connection of this process to etcd. It uses a client that belongs to the program. A session is an etcd lease, and all keys
+// of the process are attached to it.
 type store struct {
 	client  *clientv3.Client
 	options options
-	self    second.Description // what keys say of this process
+	self    second.Description // describes this process in the values of its keys
 	tier    *queue.Tier
 	names   names
 	past    past
-	numbers sync.Map    // the prefixes of the queues for permits whose number was set, as far as is known
-	written sync.Map    // the places of our contenders, by key, as far as what is there is known
-	detach  func() bool // from the client
+	numbers sync.Map    // prefixes of the queues for permits that are known to have a total set by a Resize
+	written sync.Map    // by key, the places of this process's contenders whose values are known
+	detach  func() bool // ends the effect that the end of the client has on the tier
 
-	// stream numbers the client's watch stream that new watches use. The client has one stream for each set of metadata. The number changes
-	// when a stream stops responding or refuses a watch.
+	// stream is part of the metadata of new watches. The client opens one watch stream for each set of metadata. A new number therefore makes
+	// the next watches use a new stream. The number changes when a stream does not respond, or refuses a watch.
 	stream atomic.Int64
 
-	mu      sync.Mutex         // guards the field below; before that of a mirror
+	mu      sync.Mutex         // guards the field below; locked before the mutex of a mirror
 	mirrors map[string]*mirror // by prefix
 }
 
-// open returns a store over client and begins to ask for a lease.
+// open returns a store that uses client, and starts its tier, which requests a lease.
 func open(client *clientv3.Client, o options) *store {
 	s := &store{client: client, options: o, self: second.Describe(o.Label), mirrors: make(map[string]*mirror)}
 	s.tier = queue.New(queue.Config{
@@ -64,15 +64,15 @@ func (s *store) trouble() error {
 	return nil
 }
 
-// away returns the error that etcd cannot be reached, with the addresses that were tried.
+// away returns an error that says that etcd cannot be reached, and names the addresses that the client has tried.
 func (s *store) away(why error) error {
 	return fmt.Errorf("etcd cannot be reached at %s: %w", strings.Join(s.client.Endpoints(), ", "), why)
 }
 
-// Close leaves the client open.
+// Close does not close the client, because that belongs to the program.
 func (s *store) Close() { s.detach() }
 
-// Do sends the requests of a command. The context must have a deadline. Without a deadline, the client waits without end while there is no
+// Do sends the requests of a command. The context must have a deadline. Without one, the client would wait forever while there is no
 // connection, or while a server hangs.
 func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	var err error
@@ -84,7 +84,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Audit:
 		a.Present, err = s.attached(ctx, c.Session)
 	case queue.Drop:
-		for _, ref := range c.Among { // one by one, as any may be refused; what is left is found again
+		for _, ref := range c.Among { // one request for each, since etcd may refuse any of them; the next audit finds what is left
 			_, refusal := s.leave(ctx, c.Session, ref)
 			err = cmp.Or(err, refusal)
 		}
@@ -115,7 +115,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	case queue.Resize:
 		err = s.resize(ctx, c.Ref)
 	default:
-		err = denied{fmt.Errorf("%s: %w", c.Op, errors.ErrUnsupported)} // every contender is reported unasked
+		err = denied{fmt.Errorf("%s: %w", c.Op, errors.ErrUnsupported)} // for example a Look: watches report all contenders, so no view has Again
 	}
 	return s.conclude(c, a, err)
 }
@@ -132,7 +132,7 @@ func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answe
 	case a.Outcome == queue.Unknown && !answered(err):
 		a.Away = s.away(err)
 		if c.Op == queue.Open || c.Op == queue.Beat {
-			// Otherwise grpc waits longer and longer, up to two minutes, before it dials again.
+			// Otherwise grpc waits longer after each failure, up to two minutes, before it dials again.
 			s.client.ActiveConnection().ResetConnectBackoff()
 		}
 	}
@@ -144,13 +144,13 @@ func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answe
 
 var errGone = errors.New("the key to be removed is not there")
 
-// denied is an error that no retry fixes and that does not come from etcd.
+// denied is an error of this package, not of etcd, that retrying cannot fix.
 type denied struct{ error }
 
 func (d denied) Unwrap() error { return d.error }
 
-// outcomeOf classifies a request that ended with err. Every error that is not known to be harmless is Unknown: a server answers "request
-// timed out" to a request that it may apply later.
+// outcomeOf returns the outcome of a request that ended with err. For every error that is not known better, that is Unknown. For example, a
+// server answers "request timed out" to a request that it may still apply later.
 func outcomeOf(err error) queue.Outcome {
 	switch {
 	case err == nil:
@@ -161,11 +161,11 @@ func outcomeOf(err error) queue.Outcome {
 		return queue.Gone
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		return queue.Expired
-	case errors.Is(err, rpctypes.ErrAuthOldRevision): // permissions have just changed: worth another try
+	case errors.Is(err, rpctypes.ErrAuthOldRevision): // permissions have just changed, so the request has to be sent again
 		return queue.Unknown
 	case slices.ContainsFunc([]error{rpctypes.ErrNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrTooManyRequests}, func(refusal error) bool {
 		return errors.Is(err, refusal)
-	}): // until an operator has acted on the alarm, or the server has less to do
+	}): // these end when an operator has handled an alarm, or the server has less load
 		return queue.Failed
 	case errors.As(err, new(denied)):
 		return queue.Denied
@@ -177,7 +177,7 @@ func outcomeOf(err error) queue.Outcome {
 	return queue.Unknown
 }
 
-// answered reports whether etcd has answered, even with a refusal.
+// answered reports whether a request that ended with err was answered by etcd. A refusal is an answer.
 func answered(err error) bool {
 	switch codeOf(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown:
@@ -191,10 +191,10 @@ func codeOf(err error) codes.Code {
 	if errors.As(err, &refusal) {
 		return refusal.Code()
 	}
-	return status.Code(err) // Unknown of what is not grpc's, such as the end of a context
+	return status.Code(err) // codes.Unknown for errors that do not come from grpc, such as the end of a context
 }
 
-// call makes a request that belongs to no command.
+// call sends a request that is not part of a command of the tier.
 func (s *store) call(ctx context.Context, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, s.tier.Patience())
 	defer cancel()
@@ -203,7 +203,7 @@ func (s *store) call(ctx context.Context, request func(context.Context) error) e
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		s.tier.Renew() // which finds out whether etcd can be reached
+		s.tier.Renew() // the renewal finds out whether etcd can be reached
 	}
 	return err
 }
@@ -230,11 +230,11 @@ func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, e
 }
 
 func leaseOf(session string) clientv3.LeaseID {
-	id, _ := strconv.ParseInt(session, 16, 64) // is from grant
+	id, _ := strconv.ParseInt(session, 16, 64) // cannot fail: the function grant has formatted it
 	return clientv3.LeaseID(id)
 }
 
-// attached returns the contenders whose keys are under a lease.
+// attached returns the contenders whose keys are attached to a lease.
 func (s *store) attached(ctx context.Context, session string) (present []queue.Ref, err error) {
 	answer, err := s.client.TimeToLive(ctx, leaseOf(session), clientv3.WithAttachedKeys())
 	if err != nil {
@@ -246,8 +246,8 @@ func (s *store) attached(ctx context.Context, session string) (present []queue.R
 	return present, nil
 }
 
-// checkVersions warns about servers that cannot keep the promises of this package. checkVersions asks each server once, and ignores those
-// that do not answer.
+// checkVersions warns about servers whose version is too old for the promises of this package. It asks each server once, and ignores
+// servers that do not answer.
 func (s *store) checkVersions() {
 	for _, endpoint := range s.client.Endpoints() {
 		ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
@@ -260,21 +260,22 @@ func (s *store) checkVersions() {
 	}
 }
 
-// Names are key names of a session that can be used again. etcd keeps the name of a deleted key until it compacts its history, and
-// reading a queue goes through all kept names. With fresh names, a lock would therefore become slower with each acquisition.
+// The type names stores the names of deleted keys of a session, so that new keys can use them again. etcd keeps the name of a deleted key
+// until it compacts its history, and each read of a queue walks all kept names. With a new name for each key, a lock would become slower
+// with each acquisition.
 //
-// A name can be used again once the deletion of its key was answered, which happens once for each key. A command that is executed late
-// does no harm to the next key of the name: a delete requires the revision at which its key was created, and a change the revision of the
-// last write. But a command without an answer may be executed at any time, and the audit recognizes its key by the name. From then on all
-// names are fresh.
+// A name can be used again once etcd has answered the deletion of its key. A command that is executed late does no harm to the next key of
+// the same name: a delete requires the revision at which its own key was created, and a change requires the revision of the last write. But
+// a command without an answer may create its key at any time, and the audit recognizes such a key only by its name. After the first command
+// without an answer, all keys of the session therefore get new names.
 type names struct {
 	mu      sync.Mutex // guards the fields below
 	session string
-	free    []string // the last one first, so that few are in use
-	fresh   bool     // from now on
+	free    []string // the last one is used first, so that few names are in use
+	fresh   bool     // from now on, all names are new
 }
 
-// Name returns a name that no key has.
+// Name returns a name for a new key. No other key has that name.
 func (s *store) Name(session string) string {
 	n := &s.names
 	n.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// values is what the keys of all values begin with. No lock can be there, and no value is below the path of its lock: other libraries
-// would wait for it.
+// The constant values is the prefix of the keys of all values. No lock can have such a key. A value is not stored below the path of its
+// lock, because other libraries would wait for that key.
 const values = "//tierlock/values/"
 
 // save writes the value of a contender, unless a later write of that contender was executed. What was written since the contender came is
@@ -21,7 +21,7 @@ const values = "//tierlock/values/"
 func (s *store) save(ctx context.Context, c queue.Command) error {
 	key, text := values+c.Path, second.EncodeValue(c.Token, c.Turn, time.Now(), c.Data)
 	write := clientv3.OpPut(key, text)
-	if c.Data == nil && c.Turn == 1 { // no earlier write of this contender can be late
+	if c.Data == nil && c.Turn == 1 { // this contender has sent no earlier write that could be executed late
 		write = clientv3.OpDelete(key)
 	}
 	unless := func(condition clientv3.Cmp, otherwise clientv3.Op) clientv3.Op {
@@ -44,7 +44,7 @@ func (s *store) save(ctx context.Context, c queue.Command) error {
 	return nil
 }
 
-// nested is the answer to the transaction in another one.
+// nested returns the answer to the transaction that is the first operation of another one.
 func nested(answer *clientv3.TxnResponse) *clientv3.TxnResponse {
 	return (*clientv3.TxnResponse)(answer.Responses[0].GetResponseTxn())
 }

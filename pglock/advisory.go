@@ -79,35 +79,35 @@ func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryO
 	return front(ctx, pool, opts, openAdvisory)
 }
 
-// An advisory is a store over PostgreSQL's session advisory locks.
+// The type advisory is a store that uses PostgreSQL's session advisory locks.
 //
-// Each contender has a server session of its own. In it the contender waits for the advisory lock of its path, and holds it. The server
-// ends the session when it was idle for the TTL, so each contender has a lease of its own, and closing the connection undoes everything
-// that a command may have left.
+// Each contender has its own server session. In this session it waits for the advisory lock of its path, and holds it. The server ends a
+// session that was idle for the TTL, so each contender has its own lease. When the connection is closed, the server undoes all effects of
+// the contender's commands.
 //
-// Unused sessions are kept for a while, for other contenders. A waiting connection is busy. Therefore one more connection receives the
-// notifications (a process waits, a process asks for the lock), and reads the queues. On the connection of a holder, the store waits for
-// the connection's end, and renews the lease with requests.
+// Unused sessions are kept for a while, so that other contenders can use them. The connection of a waiter is busy. Therefore the store has
+// one more connection, which reads the queues, and receives two kinds of notifications: a process waits, or a process asks for the lock. On
+// the connection of a holder, the store renews the lease with requests, and notices when the connection breaks.
 type advisory struct {
 	base
-	config *pgxpool.Config // how to connect
+	config *pgxpool.Config // of the connections that the store opens
 
-	entries sync.Map     // by ID, which is for this process alone: others know the contender by the server's process
-	heard   atomic.Int64 // on the tier's clock, when that was sent what the server has answered last on the notification connection
+	entries sync.Map     // by ID; only this process knows that ID, and other processes see the PID of the server process
+	heard   atomic.Int64 // when the newest request on the notification connection that was answered was sent, on the tier's clock
 
 	mu     sync.Mutex    // guards the fields below; never held across a request
-	pause  time.Duration // until the next look, which grows
+	pause  time.Duration // the time between two reads of the queues, which grows
 	spares []*serverConn
 }
 
-// openAdvisory returns a tier on a new store, which starts to connect.
+// openAdvisory returns a tier with a new store, and starts the tier, which connects to the server.
 func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	o.Margin = cmp.Or(o.Margin, o.TTL/3)
 	wires, hangUp := context.WithCancel(context.Background())
 	s := &advisory{base: base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}, pause: o.TTL}
 	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
-	ours := runtime(o.TTL)               // once more: a hook of the pool may have changed them
-	delete(ours, "idle_session_timeout") // which prepare looks at, and which tells of a pooler
+	ours := runtime(o.TTL)               // imposed again, because a hook of the pool may have changed these settings
+	delete(ours, "idle_session_timeout") // not imposed: prepare checks it, to detect poolers that do not pass it on
 	maps.Copy(ours, forAll)
 	s.config = configLike(wires, pool, ours, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
@@ -125,8 +125,8 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	return s.tier, nil
 }
 
-// advisoryKey is the key of the advisory lock of a path: the first eight bytes of the SHA-256 of its name here. Two paths with the same
-// key exclude each other; that does no other harm.
+// advisoryKey returns the key of the advisory lock for a path. The key is the first eight bytes of the SHA-256 of "tierlock:" and the path.
+// If two paths have the same key, their locks exclude each other. That does no other harm.
 func advisoryKey(path string) string {
 	sum := sha256.Sum256([]byte("tierlock:" + path))
 	return strconv.FormatInt(int64(binary.BigEndian.Uint64(sum[:8])), 10)
@@ -134,11 +134,11 @@ func advisoryKey(path string) string {
 
 var errUnseen = errors.New("the server no longer knows this session's lock or place in the queue")
 
-// Do executes a command. Enter takes a second round trip if it has to wait. If the server does not answer, the connection is closed, and
-// the server then undoes the command. Therefore no outcome is unknown, and audit, drop and goodbye have nothing to do.
+// Do executes a command. An Enter takes a second round trip if the contender has to wait. If the server does not answer, Do closes the
+// connection, and the server then undoes the command. Therefore no outcome is Unknown, and Audit, Drop and Goodbye have nothing to do.
 func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	defer func() {
-		if a.Outcome != queue.Denied { // which is an answer, and at once
+		if a.Outcome != queue.Denied { // a command that was Denied shows nothing about the connection
 			_, a.Away = s.notifyConn.now()
 		}
 	}()
@@ -149,7 +149,7 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		return s.enter(ctx, c)
 	case queue.Leave:
 		return s.leave(ctx, c)
-	case queue.Look: // for a caller that wants to know now, and for waiters that come soon
+	case queue.Look: // the queue is read now, and again soon, because a waiter may enter shortly after
 		s.pollSoon(0)
 		return s.tend(ctx, c, (*entry).beat)
 	case queue.Share:
@@ -158,19 +158,19 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		return s.list(ctx, advisoryKey(c.Path))
 	case queue.Ask:
 		return s.ask(ctx, advisoryKey(c.Path))
-	case queue.Save, queue.Load: // not the value of the lock in tables at that path, which another process may have
+	case queue.Save, queue.Load: // a lock in tables may have the same path, and has another value
 		a, err := saveOrLoad(ctx, s.pool, c, c.Path+"\nadvisory", s.proof(c.Ref))
 		if err != nil {
 			a.Outcome, a.Err = classify(err), err
 		}
 		return a
-	case queue.Audit, queue.Drop, queue.Goodbye: // a contender goes with its connection
+	case queue.Audit, queue.Drop, queue.Goodbye: // the server removes a contender when its connection ends
 		return queue.Answer{Outcome: queue.Done}
 	}
 	return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 }
 
-// failed is the answer to a command that was not executed, or was undone.
+// failed returns the answer to a command that ended with err. The command was not executed, or the server has undone it.
 func (s *advisory) failed(err error) queue.Answer {
 	if classify(err) == queue.Denied || errors.Is(err, errors.ErrUnsupported) {
 		return queue.Answer{Outcome: queue.Denied, Err: err}
@@ -178,8 +178,8 @@ func (s *advisory) failed(err error) queue.Answer {
 	return queue.Answer{Outcome: queue.Failed, Err: err}
 }
 
-// beat sends a request on the notification connection, or on a new one. The tier's session lasts as long as such requests are answered:
-// after a TTL without an answer, the server has ended all of our sessions.
+// beat sends a request on the notification connection, and opens that if there is none. The tier's session lasts as long as the server
+// answers these requests. After a TTL without an answer, the server has ended all sessions of this process.
 func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 	heard := time.Duration(s.heard.Load())
 	_, err := s.notifyConn.open(ctx)
@@ -195,7 +195,7 @@ func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, Name: s.Name(""), TTL: s.options.TTL}
 }
 
-// hears opens the notification connection.
+// hears opens a connection that receives the notifications.
 func (s *advisory) hears(ctx context.Context) (*serverConn, error) {
 	l, err := s.dial(ctx)
 	if err == nil {
@@ -206,7 +206,8 @@ func (s *advisory) hears(ctx context.Context) (*serverConn, error) {
 	return l, err
 }
 
-// notified handles a notification that another process waits for a lock, or asks for one. Notifications may be late or lost.
+// notified is called for each notification. It tells that another process waits for a lock, or asks a holder to give a lock up.
+// Notifications may be late or lost.
 func (s *advisory) notified(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")
@@ -220,11 +221,11 @@ func (s *advisory) notified(n *pgconn.Notification) {
 	}
 }
 
-// nearest is the first time between two reads of the queues.
+// nearest is the shortest time between two reads of the queues.
 const nearest = 2 * time.Millisecond
 
-// pollSoon makes the notification connection read the queues soon, and then at growing intervals, since the expected waiter may not be in
-// the queue yet.
+// pollSoon makes the notification connection read the queues after the given time, and then again at growing intervals. The waiter that
+// the caller expects may not be in the queue at the first read.
 func (s *advisory) pollSoon(after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,12 +233,12 @@ func (s *advisory) pollSoon(after time.Duration) {
 	s.notifyConn.hurry(time.Now().Add(after))
 }
 
-// lookAround reads the queues of our entries. If there are none, it only shows that the server answers. Holders are also checked at each
-// heartbeat.
+// lookAround reads the queues of all contenders of this process. If there is no contender, the request only shows that the server answers.
+// Each heartbeat calls lookAround, and therefore also checks the holders.
 func (s *advisory) lookAround(ctx context.Context) error {
 	var all []*entry
 	var keys []string
-	longest := s.options.TTL // which is never, as a beat comes before
+	longest := s.options.TTL // never reached, because the next heartbeat comes before
 	for e := range s.all {
 		all, keys = append(all, e), append(keys, e.key)
 		if e.now().Token == 0 {
@@ -272,14 +273,14 @@ func (s *advisory) talk(ctx context.Context, c call) (rows [][][]byte, err error
 	return rows, err
 }
 
-// look reads which sessions have or want the locks of these keys, the holder first.
+// look reads, for each of these keys, the sessions that hold the lock or wait for it. The holders come first.
 func (s *advisory) look(ctx context.Context, keys ...string) (map[string][]place, error) {
 	rows, err := s.talk(ctx, call{"look", "{" + strings.Join(keys, ",") + "}"})
 	return places(rows), err
 }
 
-// list reads the lock table of the server once. Waiters have no token yet. In a grace period, every lock that the server shows as granted
-// was granted after the period had begun.
+// list reads the lock table of the server once. Waiters have no token yet. If there is a grace period, it began before the server granted
+// any of its present advisory locks. Every contender to which the server has granted the lock therefore waits for the end of the period.
 func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	queues, err := s.look(ctx, key)
 	if err != nil {
@@ -293,8 +294,8 @@ func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	return a
 }
 
-// ask notifies the holders that the lock is wanted. A notification can be lost. The notification is therefore sent again, in the
-// background, until the session name of each holder shows that it knows, or the holder has released the lock.
+// ask asks the holders by a notification to give the lock up. The notification can be lost, so it is repeated in the background. That ends
+// when the session name of each holder shows that the holder knows, or the holder has released the lock.
 func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	unaware, err := s.askOnce(ctx, key)
 	if err != nil {
@@ -303,7 +304,7 @@ func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	moment, cancel := context.WithTimeout(ctx, s.options.TTL/8)
 	defer cancel()
 	second.Do(moment, s.notifyConn.Go, func() (any, error) {
-		ctx, cancel := context.WithTimeout(s.tier.Context(), s.options.TTL) // after that time, a holder that does not respond has lost the lock
+		ctx, cancel := context.WithTimeout(s.tier.Context(), s.options.TTL) // by then a holder that does not respond has lost the lock
 		defer cancel()
 		for pace := retry.New(); (unaware || err != nil) && retry.Pause(ctx, pace.NextBackOff()) == nil; {
 			unaware, err = s.askOnce(ctx, key)
@@ -313,7 +314,7 @@ func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	return queue.Answer{Outcome: queue.Done}
 }
 
-// askOnce notifies the holders that do not know it yet, and reports whether there was one.
+// askOnce notifies those holders that do not know of the request yet. It returns true if there were any.
 func (s *advisory) askOnce(ctx context.Context, key string) (unaware bool, err error) {
 	queues, err := s.look(ctx, key)
 	for _, p := range queues[key] {
@@ -342,12 +343,12 @@ func (s *advisory) Close() {
 		})
 	}
 	s.dropSpares(true)
-	s.notifyConn.close() // and waits for all
+	s.notifyConn.close() // also waits for the goroutines that were started above
 	s.hangUp()
 }
 
-// session returns an unused connection, or a new one. session takes the connection that was used last, so that the others grow old and
-// are closed.
+// session returns an unused connection, or a new one. Of the unused connections it takes the one that was used last, so that the others
+// grow old and are closed.
 func (s *advisory) session(ctx context.Context) (*serverConn, error) {
 	s.dropSpares(false)
 	s.mu.Lock()
@@ -361,7 +362,7 @@ func (s *advisory) session(ctx context.Context) (*serverConn, error) {
 	return s.dial(ctx)
 }
 
-// keep keeps a connection for others. Its session has neither a lock nor a contender.
+// keep stores a connection so that other contenders can use it. Its session neither holds a lock nor waits for one.
 func (s *advisory) keep(x *serverConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +370,8 @@ func (s *advisory) keep(x *serverConn) {
 	s.spares = append(s.spares, x)
 }
 
-// dropSpares closes the unused connections: all, or those that the server may have ended because they were idle for too long.
+// dropSpares closes unused connections. If all is false, it closes only those whose sessions the server may end soon, because they have
+// been idle for too long.
 func (s *advisory) dropSpares(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -382,17 +384,17 @@ func (s *advisory) dropSpares(all bool) {
 	})
 }
 
-// runtime returns the settings of a session. With them the server ends a session that has been idle for the TTL.
+// runtime returns the settings of a session. They make the server end a session that has been idle for the TTL.
 func runtime(ttl time.Duration) map[string]string {
 	ms, seconds := milliseconds(ttl), strconv.FormatInt(int64((ttl+time.Second-1)/time.Second), 10)
 	return map[string]string{
 		"application_name":                    "tierlock",
 		"idle_session_timeout":                ms,
 		"idle_in_transaction_session_timeout": ms,
-		"statement_timeout":                   "0", // a wait is one
+		"statement_timeout":                   "0", // a wait for a lock is one long statement
 		"lock_timeout":                        "0",
 		"default_transaction_read_only":       "off",
-		// The server detects a peer that does not respond, but only after its lease has ended.
+		// With these, the server detects a client that does not respond, but not before the client's lease has ended.
 		"tcp_user_timeout":        ms,
 		"tcp_keepalives_idle":     seconds,
 		"tcp_keepalives_interval": "1",
@@ -400,17 +402,18 @@ func runtime(ttl time.Duration) map[string]string {
 	}
 }
 
-// dial makes a connection.
+// dial opens a connection whose notifications go to the method notified.
 func (s *advisory) dial(ctx context.Context) (*serverConn, error) {
 	l, err := dial(ctx, s.config, s.tier.Patience(), s.notified)
 	var refusal *pgconn.PgError
-	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // says PgBouncer
+	if errors.As(err, &refusal) && strings.HasPrefix(refusal.Message, "unsupported startup parameter") { // a message of PgBouncer
 		err = fmt.Errorf("%w: %w", errNoLease, err)
 	}
 	return l, err
 }
 
-// prepare prepares the statements in a new session, and reads how long the grace period lasts.
+// prepare is called for each new session. It checks the schema and the idle_session_timeout, prepares the statements, and reads how long
+// the grace period lasts.
 func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := versions.check(ctx, conn); err != nil {
 		return err
@@ -418,7 +421,8 @@ func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if err := s.options.first.declare(ctx, conn, s.options.TTL.Milliseconds()); err != nil {
 		return err
 	}
-	// A waiting session is not idle. Only this setting detects that its client is gone, on systems that support it.
+	// A session that waits for a lock is not idle. Only with this setting does the server notice that the client of such a session has
+	// died. Not all systems support it, so an error is ignored.
 	conn.PgConn().Exec(ctx, "SET client_connection_check_interval = "+milliseconds(min(s.options.TTL/8, time.Second))).Close()
 	var setup []string
 	for name, statement := range statements {
@@ -441,36 +445,36 @@ func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// errNoLease says that the server would not end an idle session in time.
+// errNoLease means that the server would not end an idle session in time.
 var errNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: " +
 	"a pooler in between, such as PgBouncer, does not pass it on, or a hook of the pool has changed it; connect to the server itself")
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// statements are the prepared statements of each session, by name. $1 is a key; $2 is the text behind the token in pg_stat_activity; $3
-// says whether the lock is shared.
+// The map statements has the prepared statements of each session, by name. In most of them, $1 is a key, $2 is a part of the session name
+// in pg_stat_activity, and $3 is true for a shared lock.
 //
-// A token is drawn after the lock is granted, so it is greater than all tokens before. A token is also drawn after the last transaction
-// under the previous hold has committed. The session's name has the token only while the session has the lock. The guard of a transaction
-// checks both, one after the other.
+// A token is drawn after the lock is granted, so it is greater than the tokens of all earlier grants. It is also drawn after the last
+// transaction under the previous hold has committed. The name of a session has the token only while the session holds the lock. The guard
+// of a transaction checks both the lock and the name.
 var statements = map[string]string{
 	"try":       taking("pg_try_advisory_lock", "WHERE granted"),
 	"lock":      taking("pg_advisory_lock", ""),
 	"leave":     "SELECT set_config('application_name', $2, false), " + inMode("pg_advisory_unlock"),
 	"leave-all": "SELECT pg_advisory_unlock_all()",
 
-	// The server grants the shared mode to the exclusive holder before all waiters.
+	// The server grants the shared lock to the exclusive holder at once, even if other sessions wait.
 	"share": "WITH l AS MATERIALIZED (SELECT pg_advisory_lock_shared($1)) SELECT pg_advisory_unlock($1) FROM l",
 
-	// The commit need not wait for the disk: after a crash of the server nothing depends on the notification any more.
+	// The commit need not wait for the disk. After a crash of the server, nothing depends on the notification any more.
 	"announce": "SELECT set_config('synchronous_commit', 'off', true), set_config('application_name', $2, false), " +
 		"pg_notify('tierlock', 'waits ' || $1)",
 	"ask": "SELECT set_config('synchronous_commit', 'off', true), pg_notify('tierlock', 'asked ' || $1)",
 
 	"name": "SELECT set_config('application_name', $1, false)",
 
-	// look lists the holders of these keys in the order of their tokens, and then the waiters. The first waiter is the one that only waits
-	// for transactions. A session may have a lock in both modes for a moment.
+	// This statement lists the holders of these keys in the order of their tokens, and then the waiters. A session that has the lock but still
+	// waits for transactions counts as the first waiter. During a share, a session has the lock in both modes for a moment.
 	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock') FILTER (WHERE l.objsubid = 1), bool_and(l.granted) AS has,
 			coalesce(a.application_name, '')
 		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k
@@ -493,11 +497,11 @@ func inMode(function string) string {
 	return fmt.Sprintf("CASE WHEN $3 THEN %[1]s_shared($1) ELSE %[1]s($1) END", function)
 }
 
-// A place is one session in the queue for a lock, as a contender whose ID is the pid of the server's process.
+// A place is a session in the queue for a lock. Its ID is the process ID of the server process.
 type place struct {
 	second.Contender
 	granted bool
-	ours    bool // of this package
+	ours    bool // a process that uses this package has opened the session
 }
 
 // places groups the rows of the look statement by key.
@@ -510,11 +514,12 @@ func places(rows [][][]byte) map[string][]place {
 	return queues
 }
 
-// about returns the description of a contender that enters now. The application name of its session is "tierlock", the token, 1 if the
-// lock was asked for, and this description. The server cuts the name to 63 bytes, which leaves some 20 for host and label.
+// about returns the description of a contender that enters now. The application name of its session has four parts: "tierlock", the token,
+// a 1 if a process has asked for the lock and otherwise a 0, and this description. The server cuts the name to 63 bytes. That leaves about
+// 20 bytes for host and label.
 func (s *advisory) about(linger time.Duration) string { return s.self.Now(linger).Line(36) }
 
-// placeOf reads a place from the application name of its session. A waiter has no token yet.
+// placeOf returns the place of a session, and parses its application name for that. A waiter has no token yet.
 func placeOf(pid string, reads, granted bool, name string) place {
 	p := place{second.Contender{ID: pid, Shared: reads}, granted, strings.HasPrefix(name, "tierlock ")}
 	fields := strings.SplitN(name, " ", 4)

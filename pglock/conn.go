@@ -16,25 +16,26 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A serverConn is one connection. One goroutine at a time sends requests on it. In between, one goroutine may wait for notifications.
+// A serverConn is a connection to the server. One goroutine at a time sends requests on it. Between requests, one goroutine may wait for
+// notifications on it.
 type serverConn struct {
 	conn  *pgx.Conn
-	wire  net.Conn // below pgx, for deadlines of our own: with a context, pgx starts a goroutine for each request
-	pid   string   // of the server's process
+	wire  net.Conn // the network connection, to set deadlines on; if given a context, pgx would start a goroutine for each request
+	pid   string   // the process ID of the server process
 	bound time.Duration
 
-	turn  chan struct{} // full while a goroutine uses the connection, to talk or to listen
-	known bool          // the session in tables was renewed over it; guarded by turn
-	spare time.Time     // since when it is unused; guarded by the store
+	turn  chan struct{} // full while a goroutine uses the connection; that goroutine has the turn
+	known bool          // for locks in tables: the tier's session was renewed over this connection; guarded by turn
+	spare time.Time     // since when the connection is unused; guarded by the mutex of the store
 
 	mu        sync.Mutex // guards the fields below
-	wanted    int        // goroutines that wait to talk
+	wanted    int        // the number of goroutines that wait for the turn in order to send requests
 	listening bool
-	next      time.Time // when the listener has to stop for other work
+	next      time.Time // when the goroutine that listens has to do its other work
 	closed    error     // wraps errDropped and the reason; nil while it is open
 }
 
-// dial opens a connection with the settings of a pool of [configLike], but outside of any pool.
+// dial opens a connection that belongs to no pool. pool is a result of [configLike], and its settings apply to the connection.
 func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, notified func(*pgconn.Notification)) (*serverConn, error) {
 	l := &serverConn{turn: make(chan struct{}, 1), bound: bound}
 	config := pool.ConnConfig.Copy()
@@ -56,7 +57,7 @@ func dial(ctx context.Context, pool *pgxpool.Config, bound time.Duration, notifi
 	return l, nil
 }
 
-// answer reads the answers of the statements up to the next sync, and returns the last rows.
+// answer reads the answers to all statements up to the next sync, and returns the rows of the last one.
 func answer(p *pgconn.Pipeline) (rows [][][]byte, failure error) {
 	for {
 		results, err := p.GetResults()
@@ -84,21 +85,21 @@ func (c call) values() (values [][]byte) {
 	return values
 }
 
-// ask sends one statement, which does not block in the server, and returns its answer. The caller has the turn.
+// ask sends a statement that does not block in the server, and returns its rows. The caller has the turn.
 func (l *serverConn) ask(bound time.Duration, c call) ([][][]byte, error) {
 	l.wire.SetDeadline(time.Now().Add(bound))
 	r := l.conn.PgConn().ExecPrepared(context.Background(), c[0], c.values(), nil, nil).Read()
 	return r.Rows, r.Err
 }
 
-// refused reports whether the server has answered with an error and keeps the connection.
+// refused reports whether err is an error that the server has returned, and after which it keeps the connection open.
 func refused(err error) bool {
 	refusal, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && refusal.Severity != "FATAL" && refusal.Severity != "PANIC"
 }
 
-// begin waits until the caller may use the connection; done passes it on. begin returns an error if the connection is closed or ctx ends
-// first.
+// begin waits until the caller has the turn. The caller then has to call done. begin returns an error if the connection is closed, or if
+// ctx ends first.
 func (l *serverConn) begin(ctx context.Context) error {
 	l.mu.Lock()
 	l.wanted++
@@ -122,7 +123,7 @@ func (l *serverConn) begin(ctx context.Context) error {
 
 func (l *serverConn) done() { <-l.turn }
 
-// talk calls f while the caller owns the connection.
+// talk waits for the turn, and calls f while it has the turn.
 func (l *serverConn) talk(ctx context.Context, f func() error) error {
 	if err := l.begin(ctx); err != nil {
 		return err
@@ -131,14 +132,14 @@ func (l *serverConn) talk(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// interruptLocked makes the goroutine that listens return.
+// interruptLocked makes a call of listen return, if one is in progress.
 func (l *serverConn) interruptLocked() {
 	if l.listening {
 		l.wire.SetReadDeadline(time.Unix(1, 0))
 	}
 }
 
-// hurry makes the goroutine that listens stop for other work by the given time at the latest.
+// hurry makes sure that the goroutine that listens begins its other work by the given time.
 func (l *serverConn) hurry(by time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,8 +157,8 @@ func (l *serverConn) schedule(next time.Time) {
 
 var errDropped = errors.New("the connection is closed")
 
-// attend listens for notifications, and calls do whenever work is due, until over reports true. attend returns the error of a broken
-// connection.
+// attend listens for notifications until over returns true. Whenever the time for other work has come, attend calls do. It returns an error
+// if the connection breaks.
 func (l *serverConn) attend(over func() bool, do func() error) error {
 	for !over() {
 		due, err := l.listen()
@@ -171,8 +172,8 @@ func (l *serverConn) attend(over func() bool, do func() error) error {
 	return nil
 }
 
-// listen waits for notifications until other work is due, which it reports, or a goroutine wants to talk. An error means that the
-// connection is broken.
+// listen waits for notifications until the time for other work has come, or a goroutine waits for the turn. It returns true if the time has
+// come. An error means that the connection is broken.
 func (l *serverConn) listen() (due bool, err error) {
 	l.turn <- struct{}{}
 	defer l.done()
@@ -195,7 +196,7 @@ func (l *serverConn) listen() (due bool, err error) {
 	return !time.Now().Before(l.next), err
 }
 
-// drop closes the connection, also while it is in use, and returns the error for later callers.
+// drop closes the connection, even while a goroutine uses it. It returns the error that later callers get.
 func (l *serverConn) drop(why error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +207,8 @@ func (l *serverConn) drop(why error) error {
 	return l.closed
 }
 
-// close ends the connection with a message to the server, if it can. A goroutine that uses the connection has a moment to finish.
+// close tells the server that the connection ends, if possible, and closes it. It gives a goroutine that uses the connection a short time
+// to finish.
 func (l *serverConn) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), l.bound)
 	defer cancel()
@@ -217,21 +219,21 @@ func (l *serverConn) close() {
 	l.drop(second.ErrClosed)
 }
 
-// A notifyConn is the connection of a store for notifications, and for the requests of the whole process. After it breaks, the next
-// renewal opens another one.
+// A notifyConn owns the connection on which a store receives notifications, and renews the session of the process. After the connection
+// breaks, the next renewal opens a new one.
 type notifyConn struct {
 	at            string // the addresses of the servers
 	dial          func(context.Context) (*serverConn, error)
-	due           func(*serverConn) error // does the work that is due
+	due           func(*serverConn) error // does the other work, such as to read the queues
 	lost          func()                  // is called when the connection breaks
-	*second.Tasks                         // every goroutine of the store: some outlast those of the tier
+	*second.Tasks                         // all goroutines of the store; some of them run longer than the tier's
 
 	mu      sync.Mutex  // guards the fields below
 	line    *serverConn // nil while there is none
-	problem error       // why there is none, nil before the first
+	problem error       // why there is no connection; nil before the first
 }
 
-// open opens a connection if there is none, and reports whether it did. One goroutine at a time calls it.
+// open opens a connection if there is none. It returns true if it has opened one. Only one goroutine at a time calls it.
 func (e *notifyConn) open(ctx context.Context) (fresh bool, err error) {
 	if l, _ := e.now(); l != nil {
 		return false, nil
@@ -248,19 +250,19 @@ func (e *notifyConn) open(ctx context.Context) (fresh bool, err error) {
 	return true, nil
 }
 
-// now returns the connection, or nil, and why there is none.
+// now returns the present connection. If there is none, it returns nil and the reason.
 func (e *notifyConn) now() (*serverConn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.line, e.problem
 }
 
-// away returns the error while the servers cannot be reached, or do not serve.
+// away returns an error that says that the servers cannot be reached, and names their addresses.
 func (e *notifyConn) away(why error) error {
 	return fmt.Errorf("PostgreSQL at %s cannot be reached: %w", e.at, why)
 }
 
-// lose records that there is no connection any more, or still none.
+// lose records that the connection l is broken. If l is nil, it records why no connection could be opened.
 func (e *notifyConn) lose(l *serverConn, why error) {
 	e.mu.Lock()
 	mine := e.line == l
@@ -274,7 +276,7 @@ func (e *notifyConn) lose(l *serverConn, why error) {
 	}
 }
 
-// talk calls f while the caller owns the connection, if there is one.
+// talk waits for the turn on the present connection, and calls f while it has the turn. If there is no connection, it returns an error.
 func (e *notifyConn) talk(ctx context.Context, f func(*serverConn) error) error {
 	l, problem := e.now()
 	if l == nil {
@@ -289,18 +291,18 @@ func (e *notifyConn) talk(ctx context.Context, f func(*serverConn) error) error 
 	})
 }
 
-// hurry makes the connection do its work by the given time at the latest.
+// hurry makes sure that the other work on the connection begins by the given time.
 func (e *notifyConn) hurry(by time.Time) {
 	if l, _ := e.now(); l != nil {
 		l.hurry(by)
 	}
 }
 
-// close is called after the last command. close returns when the store has no goroutine left.
+// close is called after the last command. It returns when all goroutines of the store have ended.
 func (e *notifyConn) close() {
 	e.mu.Lock()
 	l := e.line
-	e.line = nil // so that its end is no loss
+	e.line = nil // so that lose ignores the end of this connection
 	e.mu.Unlock()
 	if l != nil {
 		l.close()

@@ -16,12 +16,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// maxRequests is how many requests are sent at a time. A connection is busy until its transaction is over.
+// maxRequests is how many requests can be in progress at the same time. Each of them has a connection until its transaction has ended.
 const maxRequests = 4
 
-// forAll are the settings of every session. These settings override those of the role, the URL or a hook of the pool. With them a path is
-// the same text for all processes, times can be parsed, each statement sees what was committed before it, and no other setting limits how
-// long a statement takes.
+// The map forAll has the settings of every session. They override the settings of the role, of the URL, and of a hook of the pool. With
+// these settings, a path is the same text for all processes, and times can be parsed. Each statement sees what was committed before it. The
+// time of a statement has no limit by default.
 var forAll = map[string]string{
 	"client_encoding":               "UTF8",
 	"datestyle":                     "ISO",
@@ -32,10 +32,14 @@ var forAll = map[string]string{
 	"transaction_timeout":           "0", // since PostgreSQL 17
 }
 
-// forTables are the settings for locks in tables. A connection is idle between two renewals, so the server must not end idle ones.
-// Statements are planned once, and find rows by an index: the tables look small to the planner, but deleted rows stay for a while. The
-// server refuses a statement that waits for another transaction before its client gives up ([queue.Tier.Patience]). So the client does
-// not take the server for unreachable, and the server executes nothing that no client waits for.
+// forTables returns the settings for locks in tables. A connection is idle between two renewals, so the server must not end idle sessions.
+//
+// Statements are planned once, and use an index. The planner might prefer a full scan because the tables look small, but deleted rows
+// remain in them for a while.
+//
+// A statement may have to wait for another transaction. The server then refuses it before the client gives up ([queue.Tier.Patience]). The
+// client therefore does not conclude that the server cannot be reached. The server executes no statement for which no client waits any
+// more.
 func forTables(ttl time.Duration) map[string]string {
 	settings := map[string]string{
 		"idle_session_timeout": "0",
@@ -46,7 +50,7 @@ func forTables(ttl time.Duration) map[string]string {
 	return settings
 }
 
-// impose makes the settings that the locks depend on, leaving out those that the server's version does not have.
+// impose sets the settings that the locks depend on. It leaves out settings that the server's version does not have.
 func impose(ctx context.Context, conn *pgx.Conn, settings map[string]string) error {
 	names, values := make([]string, 0, len(settings)), make([]string, 0, len(settings))
 	for name, value := range settings {
@@ -57,9 +61,9 @@ func impose(ctx context.Context, conn *pgx.Conn, settings map[string]string) err
 	return err
 }
 
-// configLike returns a configuration that connects as the program's pool does, until wires ends. The settings that the locks depend on
-// are made after the pool's hooks. Each step is one round trip, since connecting to a distant server has to fit into the time for one
-// request.
+// configLike returns a configuration that connects in the same way as the program's pool. The connections are closed when wires ends. The
+// settings that the locks depend on are set after the pool's hooks have run, and more is called last. Each step is one round trip, because
+// the time for one request has to suffice to connect to a distant server.
 func configLike(wires context.Context, pool *pgxpool.Pool, settings map[string]string, more func(context.Context, *pgx.Conn) error,
 ) *pgxpool.Config {
 	c := pool.Config()
@@ -82,7 +86,7 @@ func configLike(wires context.Context, pool *pgxpool.Pool, settings map[string]s
 	return c
 }
 
-// examine refuses servers and poolers with which the locks do not work.
+// examine returns an error for a server or a pooler with which the locks do not work.
 func examine(ctx context.Context, conn *pgx.Conn) error {
 	var text string
 	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid() || ' ' || version()", pgx.QueryExecModeExec).Scan(&text); err != nil {
@@ -99,13 +103,13 @@ func examine(ctx context.Context, conn *pgx.Conn) error {
 	return checkPooler(ctx, conn, uint32(own))
 }
 
-// requestsLike returns the configuration of the pool for requests, each of which is one round trip. Statements are prepared when a
-// connection is new, and no connection is pinged before its use.
+// requestsLike returns the configuration of the pool for requests. Each request takes one round trip. For that, statements are prepared
+// when a connection is new, and connections are not pinged before use.
 func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) *pgxpool.Config {
 	c := configLike(wires, pool, forTables(ttl), func(context.Context, *pgx.Conn) error { return nil })
 	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
 	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
-		_, err := conn.Prepare(ctx, enterSQL, enterSQL) // once on a connection: to plan it takes longer than to execute it
+		_, err := conn.Prepare(ctx, enterSQL, enterSQL) // only once for each connection, because planning the statement takes longer than executing it
 		if err == nil {
 			_, err = conn.Prepare(ctx, leaveSQL, leaveSQL)
 		}
@@ -117,7 +121,8 @@ func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) 
 	return c
 }
 
-// dialUntil makes connections that are closed when wires ends, even in the middle of a request, where the driver would take up to 15 s.
+// dialUntil returns a function that opens connections, which are closed when wires ends. This interrupts a request, too. The driver alone
+// would take up to 15 s to close a connection during a request.
 func dialUntil(wires context.Context, dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -141,16 +146,17 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// errPooler says that connections do not have a server session of their own.
+// errPooler means that a pooler shares server sessions between connections.
 var errPooler = errors.New("a pooler in between gives each transaction to any session of the server, as PgBouncer does with " +
 	"pool_mode=transaction; connect to the server itself, or to a pool with pool_mode=session")
 
-// checkPooler returns errPooler if requests on one connection do not all reach the same server session. It changes no setting in that
-// session, which a transaction of another program may get next.
+// checkPooler returns errPooler if requests on one connection do not all reach the same server session. It changes no setting of a session,
+// because a pooler may give that session to another program next.
 //
-// A direct connection's cancellation key has the number of its server process; a pooler makes up such numbers. Behind a pooler, a second
-// connection either gets the same server process while the first one is idle, or keeps that process busy, so that the first connection
-// gets another one. Other traffic may hide that, but not in every try.
+// The cancellation key of a direct connection has the process ID of its server process. A pooler invents such numbers. If the numbers
+// differ, checkPooler tries a second connection. Behind a pooler that shares sessions, the second connection may get the server process of
+// the first one while that is idle. Or it keeps that process busy, so that the first connection gets another one. Traffic of other programs
+// may hide this, but not in every try.
 func checkPooler(ctx context.Context, conn *pgx.Conn, own uint32) error {
 	if own == conn.PgConn().PID() {
 		return nil
@@ -168,7 +174,8 @@ func checkPooler(ctx context.Context, conn *pgx.Conn, own uint32) error {
 	return nil
 }
 
-// checkApart returns errPooler if the server process of a connection, which was own, also serves the other connection, or has changed.
+// checkApart returns errPooler if the server process own, which has served conn, also serves the other connection. It also returns
+// errPooler if another server process serves conn now.
 func checkApart(ctx context.Context, conn *pgx.Conn, own uint32, other *pgx.Conn) error {
 	tx, err := other.Begin(ctx)
 	if err != nil {
@@ -184,12 +191,12 @@ func checkApart(ctx context.Context, conn *pgx.Conn, own uint32, other *pgx.Conn
 	return nil
 }
 
-// addresses returns the addresses of the servers that a pool names.
+// addresses returns the addresses of the servers to which a pool connects.
 func addresses(pool *pgxpool.Pool) string {
 	c := pool.Config().ConnConfig
 	_, first := pgconn.NetworkAddress(c.Host, c.Port)
 	all := []string{first}
-	for _, f := range c.Fallbacks { // each server once more without TLS
+	for _, f := range c.Fallbacks { // may name each server a second time, without TLS
 		if _, next := pgconn.NetworkAddress(f.Host, f.Port); !slices.Contains(all, next) {
 			all = append(all, next)
 		}
@@ -203,7 +210,7 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// backend returns the number of the server process that executes its query.
+// backend returns the process ID of the server process that executes its query.
 func backend(ctx context.Context, q querier) (pid uint32, err error) {
 	err = q.QueryRow(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeExec).Scan(&pid)
 	return pid, err

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// An entry is a contender, with the database session in which it waits for the lock, or has it.
+// An entry is a contender for an advisory lock. In its database session it waits for the lock, or holds it.
 type entry struct {
 	store   *advisory
 	session *serverConn
@@ -26,18 +26,18 @@ type entry struct {
 	about   string // the description of the process
 
 	ended chan struct{} // closed when its wait is over; nil if it never waited
-	err   error         // how the wait has ended; valid when that is closed
+	err   error         // why the wait has failed, nil if it has not; valid once ended is closed
 
-	attending *time.Timer // starts attend; valid when there is a token
-	over      atomic.Bool // given up, or lost: the session needs no attention any more
+	attending *time.Timer // starts the method attend; set once the lock is granted
+	over      atomic.Bool // the entry was given up or lost, so its session is not renewed any more
 
 	mu     sync.Mutex // guards the fields below, and orders views
 	stands queue.View // the last known view; it has no token while the entry waits
-	unseen time.Time  // since when the server has not shown it waiting
+	unseen time.Time  // since when reads of the queue do not show that the entry waits; zero if they do
 }
 
-// enter takes the lock if it is free and no session waits. Otherwise it waits. In a requeue the session of the old entry unlocks, and
-// queues again. If that session ends meanwhile, the release of the old entry reports it.
+// enter takes the lock if it is free and no session waits for it. Otherwise the new entry waits for the lock. In a Requeue, the session of
+// the old entry unlocks the lock, and then waits again. If that session ends before, the release of the old entry reports the loss.
 func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 	e := &entry{store: s, id: c.ID, key: advisoryKey(c.Path), about: s.about(c.Linger)}
 	e.stands = queue.View{ID: c.ID, Known: true, Reads: c.Reads}
@@ -58,7 +58,7 @@ func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 		return queue.Answer{Outcome: queue.Gone}
 	case err != nil:
 		if old == nil {
-			e.session.drop(err) // no other goroutine has it
+			e.session.drop(err) // no other goroutine uses this session
 		}
 		return s.failed(err)
 	}
@@ -73,7 +73,7 @@ func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 	if err != nil {
 		e.session.drop(err)
 	}
-	if !waits || err != nil { // else the wait has the turn
+	if !waits || err != nil { // otherwise the goroutine that waits for the lock keeps the turn
 		e.session.done()
 	}
 	switch {
@@ -89,12 +89,12 @@ func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
 }
 
-// call is a statement about the lock in the mode of the entry.
+// call returns a call of a prepared statement, with the key and the mode of the entry.
 func (e *entry) call(statement, name string) call {
 	return call{statement, e.key, name, strconv.FormatBool(e.now().Reads)}
 }
 
-// try reports whether the lock is taken now.
+// try takes the lock if it is free. It returns true if this session has the lock now.
 func (e *entry) try() (taken bool, err error) {
 	rows, err := e.session.ask(e.session.bound, e.call("try", " 0 "+e.about))
 	if err != nil || len(rows) == 0 {
@@ -103,7 +103,7 @@ func (e *entry) try() (taken bool, err error) {
 	return true, e.granted(rows)
 }
 
-// short is the duration up to which a hold is watched without a goroutine of its own.
+// short is how long a hold lasts before a goroutine starts to watch its session.
 const short = 20 * time.Millisecond
 
 // granted records that the server has granted the lock.
@@ -117,7 +117,7 @@ func (e *entry) granted(rows [][][]byte) error {
 	return err
 }
 
-// giveUp ends the goroutine that watches the session.
+// giveUp marks the entry as over, which ends the goroutine that watches the session.
 func (e *entry) giveUp() {
 	e.over.Store(true)
 	if e.now().Token != 0 {
@@ -125,8 +125,8 @@ func (e *entry) giveUp() {
 	}
 }
 
-// wait sends the statement says, which shows others that the session waits, together with the one that waits for the lock. wait returns
-// once the first statement is answered. The goroutine that waits for the lock then owns the connection.
+// wait sends two statements together. The first one, says, shows other processes that the session waits. The second one waits for the lock.
+// The method returns once the first statement is answered. A new goroutine then waits for the second answer, and keeps the turn.
 func (e *entry) wait(says call) error {
 	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))
@@ -142,13 +142,13 @@ func (e *entry) wait(says call) error {
 	x.wire.SetDeadline(time.Time{})
 	e.ended = make(chan struct{})
 	e.store.entries.Store(e.id, e)
-	e.store.pollSoon(e.store.options.TTL / 24) // not needed for short waits
+	e.store.pollSoon(e.store.options.TTL / 24) // a short wait ends before this read of the queues
 	e.store.notifyConn.Go(func() { e.await(p, sent) })
 	return nil
 }
 
-// await handles the end of a wait that was sent at that time. The lease does not run from then: after a long wait, the server has to answer
-// once more.
+// await waits for the end of a wait for the lock, and handles it. sent is when the statement was sent. After a long wait the lease cannot
+// count from that time, so the entry sends one more request.
 func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	x := e.session
 	defer x.done()
@@ -161,7 +161,7 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	}
 	e.err = err
 	switch {
-	case e.over.Load(): // the code that ended the wait reads err
+	case e.over.Load(): // the method cancel has ended the wait, and reads err
 	case err != nil:
 		e.lose(err)
 	case e.store.tier.Now()-sent > e.store.options.TTL/4:
@@ -171,15 +171,15 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	}
 }
 
-// now is the last known view of the entry.
+// now returns the last known view of the entry.
 func (e *entry) now() queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stands
 }
 
-// view is the view of the entry, as an answer to a request sent at that time. In a grace period a session does not have the lock that the
-// server has granted to it.
+// view returns the last known view of the entry, completed for the tier. sent is when the request was sent that showed it. In a grace
+// period, the contender does not have the lock, even if the server has granted it to the session.
 func (e *entry) view(sent time.Duration) queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,8 +196,9 @@ func (e *entry) view(sent time.Duration) queue.View {
 	return v
 }
 
-// seen adopts the place of an entry in the queue. seen breaks the connection of a waiter that the server does not have in the queue, or
-// that has the lock and got no answer. seen tolerates one such result, since the read may have been too early.
+// seen is called with the queue that the server has shown. It reports the place of the entry to the tier. A waiter may be missing in the
+// queue, or it may have the lock there although it got no answer. If that lasts, seen closes its connection. A single such result is
+// ignored, because the queue may have been read too early.
 func (e *entry) seen(queue []place) {
 	if gone := e.stand(queue); gone {
 		e.lose(errUnseen)
@@ -206,7 +207,7 @@ func (e *entry) seen(queue []place) {
 	e.store.tier.Tell(e.view(0))
 }
 
-// stand notes the place of an entry in the queue, and reports whether the queue has not shown the waiting entry for too long.
+// stand stores the place of the entry in the queue. It returns true if the entry waits, but the queue has not shown that for too long.
 func (e *entry) stand(queue []place) (gone bool) {
 	i := slices.IndexFunc(queue, func(p place) bool { return p.ID == e.session.pid })
 	has := i >= 0 && queue[i].granted
@@ -219,18 +220,18 @@ func (e *entry) stand(queue []place) (gone bool) {
 	case has && !waits:
 		v.Behind = slices.ContainsFunc(behind, func(p place) bool { return !p.Shared || !v.Reads })
 		v.Reader = len(behind) > 0 && behind[0].Shared
-	case !waits: // granted after this look, or released
+	case !waits: // the lock was granted after the queue was read, or was released before
 	case i < 0 || has:
 		e.unseen = cmp.Or(e.unseen, time.Now())
 	case i > 0:
 		v.Ahead, v.Nearest, e.unseen = i, queue[i-1].Contender, time.Time{}
-	default: // it waits for transactions, or is about to be granted the lock
+	default: // the entry is first; it waits for transactions of the last holder, or is about to get the lock
 		v.Ahead, v.Nearest, e.unseen = 0, second.Contender{}, time.Time{}
 	}
 	return waits && !e.unseen.IsZero() && time.Since(e.unseen) > e.session.bound
 }
 
-// attend keeps the session of a holder: it notices the end of the connection, and renews the lease.
+// attend watches the session of a holder. It renews the lease, and notices when the connection breaks.
 func (e *entry) attend() {
 	err := e.session.attend(e.over.Load, func() error { return e.session.talk(context.Background(), e.beat) })
 	if !e.over.Load() {
@@ -238,8 +239,8 @@ func (e *entry) attend() {
 	}
 }
 
-// beat renews the lease by a request, which also shows other sessions whether the holder knows of a request for the lock. The caller has
-// the turn.
+// beat renews the lease by a request. The request also sets the session name, which shows other processes whether the holder knows that the
+// lock was asked for. The caller has the turn.
 func (e *entry) beat() error {
 	sent := e.store.tier.Now()
 	e.session.schedule(time.Now().Add(e.store.options.TTL / 4))
@@ -252,8 +253,8 @@ func (e *entry) beat() error {
 	return err
 }
 
-// ask sends a statement, and waits for the answer until any lease has ended: for a holder, a late answer is no loss. After the lock was
-// given up it sends nothing. The caller has the turn.
+// ask sends a statement, and waits for the answer as long as a lease can last. A holder does not lose its lock because one answer is late.
+// If the lock was given up, ask sends nothing and returns an error. The caller has the turn.
 func (e *entry) ask(c call) error {
 	if e.over.Load() {
 		return errDropped
@@ -265,11 +266,11 @@ func (e *entry) ask(c call) error {
 	return err
 }
 
-// tend calls do with the turn on the session of an entry.
+// tend finds the entry of a command, and calls do for it while it has the turn on its session. It returns the view of the entry.
 func (s *advisory) tend(ctx context.Context, c queue.Command, do func(*entry) error) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
-		return s.failed(errDropped) // its loss was reported
+		return s.failed(errDropped) // the entry was lost, and the tier was told before
 	}
 	if err := e.session.talk(ctx, func() error { return do(e) }); err != nil {
 		return s.failed(err)
@@ -277,9 +278,9 @@ func (s *advisory) tend(ctx context.Context, c queue.Command, do func(*entry) er
 	return queue.Answer{Outcome: queue.Done, View: e.view(0)}
 }
 
-// share takes the lock in shared mode, which the server grants at once to the only holder, and gives up the exclusive one: the readers
-// right behind are then granted the lock. The share is one statement. If its answer does not come, the mode is unknown, and the session
-// ends.
+// share takes the lock in shared mode, and gives up the exclusive mode. The server grants the shared mode at once, because this session is
+// the only holder. The readers right behind are then granted the lock. Both happen in one statement. If the answer does not arrive, the
+// mode is unknown, and the session is ended.
 func (e *entry) share() error {
 	err := e.ask(call{"share", e.key})
 	if refused(err) {
@@ -287,12 +288,13 @@ func (e *entry) share() error {
 	} else if err == nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.stands.Reads, e.stands.Behind = true, false // for readers; the next look shows other waiters
+		e.stands.Reads, e.stands.Behind = true, false // readers do not wait any more; the next read of the queue shows whether writers wait
 	}
 	return err
 }
 
-// revoke notifies the owner of a request for the lock, and shows the other sessions that the owner knows.
+// revoke tells the holder that a process has asked for the lock. The next request on its session shows other processes that the holder
+// knows.
 func (e *entry) revoke(token string) {
 	e.mu.Lock()
 	news := !e.stands.Asked && strconv.FormatInt(e.stands.Token, 10) == token
@@ -305,13 +307,13 @@ func (e *entry) revoke(token string) {
 	e.store.notifyConn.Go(func() { e.session.talk(context.Background(), e.beat) })
 }
 
-// proof has the arguments of tierlock.guard, with which it checks that a contender has the lock.
+// proof returns the SQL arguments for tierlock.guard, which checks that the contender has the lock.
 func (s *advisory) proof(r queue.Ref) string {
 	return fmt.Sprintf("%s, %d", advisoryKey(r.Path), r.Token)
 }
 
-// leave unlocks, or ends the wait. If its answer does not come, or the server did not have the lock as expected, the session ends. An entry
-// that was lost before has nothing to give up.
+// leave unlocks the lock, or ends the wait for it. If the answer does not arrive, or the session did not have the lock, leave ends the
+// session. An entry that was lost before has nothing to give up.
 func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
@@ -323,7 +325,7 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 		if !e.cancel() {
 			x.drop(errors.New("its wait was cancelled"))
 		}
-		last = call{"leave-all"} // the lock may have been granted right before: it outlives the statement
+		last = call{"leave-all"} // the lock may have been granted just before the cancellation, and the session would keep it
 	}
 	err := x.talk(ctx, func() error {
 		rows, err := x.ask(x.bound, last)
@@ -337,7 +339,7 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 		return nil
 	})
 	if err != nil && !errors.Is(err, errDropped) {
-		return s.failed(err) // a renewal is in progress
+		return s.failed(err) // another request, such as a renewal, still has the turn
 	}
 	a := queue.Answer{Outcome: queue.Done}
 	ended := refusal(err) != "" && !refused(err) // the server ended the session before the statement
@@ -347,9 +349,9 @@ func (s *advisory) leave(ctx context.Context, c queue.Command) queue.Answer {
 	return a
 }
 
-// cancel asks the server to end the wait, and reports whether this ended it. A request that arrives before the wait has begun has no
-// effect, so it is sent again. The server may still grant the lock, or a late request may end a later statement; then the session cannot be
-// used any more.
+// cancel asks the server to end the wait. It returns true if that has ended the wait. A cancel request that arrives before the wait has
+// begun has no effect, so the request is repeated. If cancel returns false, the server may have granted the lock, and a late cancel request
+// may still end a later statement. The session cannot be used any more then.
 func (e *entry) cancel() bool {
 	x := e.session
 	ctx, end := context.WithTimeout(context.Background(), x.bound)
@@ -366,7 +368,7 @@ func (e *entry) cancel() bool {
 	return false
 }
 
-// lose ends an entry whose connection cannot be used any more. The holder learns of it before the connection is closed.
+// lose ends an entry whose connection cannot be used any more. It tells the holder of the loss before it closes the connection.
 func (e *entry) lose(why error) {
 	e.over.Store(true)
 	e.store.tier.Tell(queue.View{ID: e.id, At: int64(e.store.tier.Now()),

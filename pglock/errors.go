@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// classify says whether a request that ended with err was executed. If the server returned an error, it has rolled the transaction back,
-// unless it is about to end the connection. The driver cannot say whether a request was sent: if a connection breaks before the answer,
-// it reports that the connection was already closed.
+// classify returns the outcome of a request that ended with err. If the server has returned an error, it has rolled the transaction back,
+// unless it is about to end the connection. If the connection breaks before the answer, the driver says that the connection was already
+// closed. Its error therefore does not tell whether the request was sent.
 func classify(err error) queue.Outcome {
 	switch {
 	case err == nil:
@@ -24,7 +24,7 @@ func classify(err error) queue.Outcome {
 		return queue.Denied
 	case answered(err):
 		switch refusal(err)[:2] {
-		case "40", "53", "54", "55", "57": // a deadlock, no room, be it for notifications, a lock that cannot be had; cancelled
+		case "40", "53", "54", "55", "57": // deadlock, resources or notification queue exhausted, lock not available, cancelled
 			return queue.Failed
 		}
 		return queue.Denied
@@ -34,7 +34,7 @@ func classify(err error) queue.Outcome {
 	return queue.Unknown
 }
 
-// refusal returns the SQLSTATE of the server's error, empty if there is none.
+// refusal returns the SQLSTATE of an error of the server. It returns "" if err is no such error.
 func refusal(err error) string {
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return refusal.Code
@@ -42,7 +42,7 @@ func refusal(err error) string {
 	return ""
 }
 
-// permitsIn returns the number of permits that the server has named when it refused another number.
+// permitsIn is called when the server has refused a total number of permits. It returns the right number, which is in the error.
 func permitsIn(err error) (n int) {
 	if refusal, ok := errors.AsType[*pgconn.PgError](err); ok {
 		n, _ = strconv.Atoi(refusal.Detail)
@@ -50,20 +50,20 @@ func permitsIn(err error) (n int) {
 	return n
 }
 
-// unfit reports whether err says that these locks cannot work with the database, or through what is in between.
+// unfit reports whether err says that the locks cannot work with this database, or through a pooler.
 func unfit(err error) bool {
 	return unsent(err) || slices.ContainsFunc([]error{errServer, errSchema, errUsed, errPooler, errNoLease, errRights, errEncoding},
 		func(unfit error) bool { return errors.Is(err, unfit) })
 }
 
-// unsent reports whether the driver has refused to encode a value. In this case nothing was sent, and the server is not to be regarded as
-// unreachable. Only the text of the error shows it.
+// unsent reports whether the driver has refused to encode a value. In this case nothing was sent, and the error does not mean that the
+// server cannot be reached. Only the text of the error shows this case.
 func unsent(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "failed to encode args[")
 }
 
-// answered reports whether a server has given an answer that counts, even a refusal. A server that is shutting down, starting, out of
-// connections, or a standby does not count.
+// answered reports whether a request that ended with err was answered by a server that can serve requests. A refusal is an answer. A server
+// that is starting, shutting down, a standby, or out of connections cannot serve requests.
 func answered(err error) bool {
 	if err == nil || errors.Is(err, errOver) || unfit(err) {
 		return true
@@ -81,5 +81,5 @@ func answered(err error) bool {
 
 var errOver = errors.New("the server no longer knows it")
 
-// errNew says that the session was not renewed yet over a new connection, which may lead to another server.
+// errNew means that the connection is new and may lead to another server. A renewal of the session on this connection has to come first.
 var errNew = errors.New("the session has not been renewed on the new connection yet")

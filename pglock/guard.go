@@ -44,14 +44,14 @@ func Tx(ctx context.Context, guard tier.Guard, f func(tx pgx.Tx) error) error {
 	return nil
 }
 
-// A guarded store is one with locks in tables, or with advisory locks.
+// The interface guarded is implemented by both stores of this package, the one with tables and the one with advisory locks.
 type guarded interface {
 	queue.Store
-	proof(queue.Ref) string // what tierlock.guard knows by that a contender has the lock
+	proof(queue.Ref) string // the SQL arguments with which tierlock.guard checks that the contender has the lock
 	transact(ctx context.Context, all []*queue.Contender, proofs []string, check func() error, f func(pgx.Tx) error) error
 }
 
-// transact is [Tx] for contenders; check reports whether this process still has their locks.
+// transact is the part of [Tx] for contenders. check returns an error if this process has lost or released one of their locks.
 func transact(ctx context.Context, s guarded, all []*queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	var proofs []string
 	for _, c := range all {
@@ -60,14 +60,16 @@ func transact(ctx context.Context, s guarded, all []*queue.Contender, check func
 	return s.transact(ctx, all, proofs, check, f)
 }
 
-// beginQuery begins a guarded transaction. Its timeouts bound how long a stuck transaction delays others.
+// beginQuery begins a guarded transaction. Its timeouts limit how long a transaction that is stuck delays other processes.
 const beginQuery = `begin isolation level read committed read write;
 	set local statement_timeout = %[1]d; set local idle_in_transaction_session_timeout = %[1]d`
 
-// checkDeferred checks deferred constraints before the commit. No timeout ends a commit, and other processes wait for the lock meanwhile.
+// checkDeferred makes the server check deferred constraints before the commit. Within the commit no timeout would limit these checks, while
+// other processes wait for the lock.
 const checkDeferred = "set constraints all immediate"
 
-// transact runs f in a transaction for these contenders. tierlock.guard checks them by their proofs.
+// transact runs f in a transaction that commits only if all of these contenders have their locks. tierlock.guard checks that with their
+// proofs.
 func (s *base) transact(ctx context.Context, all []*queue.Contender, proofs []string, check func() error, f func(pgx.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
@@ -76,7 +78,7 @@ func (s *base) transact(ctx context.Context, all []*queue.Contender, proofs []st
 	if err != nil {
 		return err
 	}
-	var taken atomic.Bool // by the one who commits, or rolls back
+	var taken atomic.Bool // set by the goroutine that ends the transaction, by a commit or a rollback
 	defer func() {
 		if !taken.Swap(true) {
 			s.rollback(ctx, conn)
@@ -99,9 +101,8 @@ func (s *base) transact(ctx context.Context, all []*queue.Contender, proofs []st
 	})
 }
 
-// perform runs f in a transaction and leaves the transaction open for the commit. When the first of the holds ends, the connection is
-// broken, even if f is using it. The connection is then also closed in the pool, which would otherwise regard it as usable once it is
-// idle.
+// perform runs f in a transaction, and leaves the transaction open for the commit. When one of the holds ends, perform closes the network
+// connection, even if f is using it. It then also closes the pool's connection, because the pool would otherwise use it again.
 func (s *base) perform(ctx context.Context, all []*queue.Contender, conn *pgxpool.Conn, f func(pgx.Tx) error) (err error) {
 	wire := conn.Conn().PgConn().Conn()
 	for _, c := range all {
@@ -128,14 +129,14 @@ func (s *base) perform(ctx context.Context, all []*queue.Contender, conn *pgxpoo
 
 const inTransaction, idle = 'T', 'I'
 
-// A body is the transaction as the user's function gets it.
+// A body is the transaction that the user's function gets. It cannot be committed by the function.
 type body struct{ pgx.Tx }
 
 func (body) Commit(context.Context) error {
 	return errors.New("pglock: Tx commits when the function has returned")
 }
 
-// rollback returns the connection to the pool. The pool closes it if it is still in a transaction.
+// rollback rolls the transaction back, and returns the connection to the pool. If the rollback has failed, the pool closes the connection.
 func (s *base) rollback(ctx context.Context, conn *pgxpool.Conn) {
 	defer conn.Release()
 	if conn.Conn().PgConn().TxStatus() != idle {
@@ -145,8 +146,8 @@ func (s *base) rollback(ctx context.Context, conn *pgxpool.Conn) {
 	}
 }
 
-// commit sends the guard and the commit in one message, so the server receives all statements or none. The guard fails if a lock was
-// lost. held is the number of contenders whose locks were found to be held.
+// commit sends the calls of the guard and the commit in one message, so the server receives all of these statements or none. A call of the
+// guard fails if the lock of its contender was lost. held is how many contenders the guard has found to hold their locks.
 func (s *base) commit(conn *pgxpool.Conn, proofs []string) (held int, err error) {
 	ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 	defer cancel()

@@ -9,19 +9,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A firstUse is the statement of the program (WithNewServer) that the server was not used before.
+// A firstUse stores that the program has declared, with WithNewServer, that no process has used locks on this server before.
 type firstUse struct {
-	mark  int64 // identifies the record of the process that wrote it, in microseconds
+	mark  int64 // a random number of microseconds; it identifies the record that this process writes
 	taken atomic.Bool
 }
 
 func newFirstUse() *firstUse { return &firstUse{mark: rand.Int64N(1 << 50)} }
 
-// errUsed says that the server has been used before.
+// errUsed means that locks on this server have been used before.
 var errUsed = errors.New("WithNewServer: the database has a record of locks before this process, or was promoted; leave the option out")
 
-// firstSQL writes the record of a server with a start long ago, so that there is no grace period. The start has the mark of this process,
-// by which a repeated command finds its own record if the first answer was lost.
+// firstSQL writes a record that the server was started long ago, so that there is no grace period. The time of that start is the mark of
+// this process. If the answer is lost and the command is repeated, it recognizes its own record by the mark.
 const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), first AS (UPDATE tierlock.grace_period
 	SET life = tierlock.life(locks), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
 	WHERE longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND 2 = (SELECT count(*) FROM tierlock.grace_period
@@ -30,7 +30,8 @@ const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), firs
 		OR EXISTS (SELECT FROM tierlock.grace_period WHERE since = 'epoch'::timestamptz + $1::bigint * interval '1 us')
 	FROM durably`
 
-// declare makes the server record the statement, once, before its grace period is read. declare does nothing if f is nil.
+// declare makes the server store the declaration of the program. It does that once, before the grace period is read. If f is nil, declare
+// does nothing.
 func (f *firstUse) declare(ctx context.Context, conn *pgx.Conn, ttlMS int64) error {
 	if f == nil || f.taken.Load() {
 		return nil

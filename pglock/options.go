@@ -15,7 +15,7 @@ type option struct {
 
 type options struct {
 	second.Settings
-	first *firstUse // nil unless WithNewServer
+	first *firstUse // nil without the option WithNewServer
 }
 
 const maxTTL = 24 * time.Hour

@@ -50,14 +50,14 @@ func front(ctx context.Context, pool *pgxpool.Pool, opts []tier.RegistryOption, 
 	return tier.New(t, share...), nil
 }
 
-// A base is the common part of both kinds of locks.
+// A base is the common part of both stores, the one with tables and the one with advisory locks.
 type base struct {
 	notifyConn notifyConn
 	tier       *queue.Tier
 	pool       *pgxpool.Pool // belongs to the program
 	options    options
 	self       second.Description
-	hangUp     context.CancelFunc // when nothing is to be said any more
+	hangUp     context.CancelFunc // closes all connections of the store at once
 }
 
 // Name returns a new random name for a contender or a session.

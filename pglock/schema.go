@@ -18,8 +18,8 @@ var firstSchema string
 //go:embed version13.sql
 var schema13 string
 
-// A history is the SQL of all versions of the schema, from firstVersion on. The first one creates the schema. Each later one changes the
-// version before it into its own version, including the result of tierlock.version().
+// A history has one SQL text for each version of the schema, beginning with firstVersion. The first text creates the schema. Each later
+// text upgrades the schema from the version before it, and also changes the result of tierlock.version().
 type history []string
 
 // firstVersion is the oldest version of the schema that can be upgraded.
@@ -62,19 +62,20 @@ func (h history) migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		if err == nil {
 			return nil
 		}
-		if code := refusal(err); code != "55P03" && code != "40P01" { // a table that is not free, and a deadlock
+		if code := refusal(err); code != "55P03" && code != "40P01" { // neither a table that another transaction has locked, nor a deadlock
 			return fmt.Errorf("pglock: migrate: %w", err)
 		}
 		select {
-		case <-time.After(400 * time.Millisecond): // for renewals
+		case <-time.After(400 * time.Millisecond): // gives renewals time to succeed
 		case <-ctx.Done():
 			return fmt.Errorf("pglock: migrate: %w: %w", context.Cause(ctx), err)
 		}
 	}
 }
 
-// upgrade runs the versions that the database does not have yet. A renewal that comes meanwhile waits behind a request for a table, and
-// fails soon. Therefore that request fails sooner. If the process is stopped or cut off in the middle, the server ends the transaction.
+// upgrade executes the SQL of the versions that the database does not have yet. While an upgrade waits for a table, renewals wait behind
+// it, and a renewal has a short timeout. The timeout of the upgrade is therefore even shorter. If the process is paused or disconnected
+// during the upgrade, the server ends the transaction.
 func (h history) upgrade(ctx context.Context, tx pgx.Tx) error {
 	const alone = "SELECT pg_advisory_xact_lock(hashtextextended('tierlock schema', 0))"
 	const brief = "SELECT set_config('lock_timeout', '100ms', true), set_config('idle_in_transaction_session_timeout', '2s', true)"
@@ -102,7 +103,7 @@ func (h history) upgrade(ctx context.Context, tx pgx.Tx) error {
 	return h.check(ctx, tx)
 }
 
-// errRights says that the role lacks rights that the locks need.
+// errRights means that the database role lacks rights that the locks need.
 var errRights = errors.New("rights are missing")
 
 const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || ' ON ' || object, ', ' ORDER BY object, privilege), '')
@@ -114,7 +115,7 @@ const rightsSQL = `SELECT current_user::text, coalesce(string_agg(privilege || '
 	UNION ALL SELECT 'SEQUENCE tierlock.token', privilege, has_sequence_privilege('tierlock.token', privilege)
 		FROM unnest(ARRAY['USAGE', 'UPDATE']) privilege) rights WHERE NOT has`
 
-// checkRights returns errRights, with the missing rights, unless the role has all that locks in tables need.
+// checkRights returns an error if the role lacks rights that locks in tables need. The error wraps errRights and names the missing rights.
 func checkRights(ctx context.Context, q querier) error {
 	var role, missing string
 	if err := q.QueryRow(ctx, rightsSQL).Scan(&role, &missing); err != nil || missing == "" {
@@ -123,14 +124,14 @@ func checkRights(ctx context.Context, q querier) error {
 	return fmt.Errorf("%w: role %s has not %s; grant it what pglock.Migrate names", errRights, role, missing)
 }
 
-// errEncoding says that the database cannot encode the description of this process.
+// errEncoding means that the database's encoding lacks a character in the description of this process.
 var errEncoding = errors.New("the database cannot encode it")
 
-// errServer says that the server speaks PostgreSQL's protocol, but its advisory locks do not behave like those of PostgreSQL.
+// errServer means that the server speaks PostgreSQL's protocol, but its advisory locks do not behave like those of PostgreSQL.
 var errServer = errors.New("the locks need PostgreSQL itself")
 
-// checkServer returns errServer for systems whose advisory locks do not exclude other sessions. On such systems the queues in tables have
-// no order, either.
+// checkServer returns errServer for database systems whose advisory locks do not exclude other sessions. On such systems the queues in
+// tables would have no order either, because they depend on advisory locks.
 func checkServer(ctx context.Context, q querier) error {
 	var version string
 	if err := q.QueryRow(ctx, "SELECT version()", pgx.QueryExecModeExec).Scan(&version); err != nil {
@@ -149,10 +150,10 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// errSchema says that the database has no schema tierlock that this package can use.
+// errSchema means that the database has no schema tierlock that this package can use.
 var errSchema = errors.New("no schema tierlock of the right version")
 
-// found returns the version of the schema in a database, and 0 if there is no schema.
+// found returns the version of the schema in a database, and 0 if there is no schema. It also returns the name of the database.
 func found(ctx context.Context, q querier) (version int, database string, err error) {
 	var schema, known bool
 	if err := q.QueryRow(ctx, `SELECT current_database(), to_regnamespace('tierlock') IS NOT NULL, EXISTS (SELECT FROM pg_proc f
@@ -167,7 +168,7 @@ func found(ctx context.Context, q querier) (version int, database string, err er
 	return version, database, err
 }
 
-// check returns errSchema, with advice, unless the database has the schema in the version of this history, or in the next one.
+// check returns errSchema, with advice, unless the schema in the database has the newest version of this history, or the version after it.
 func (h history) check(ctx context.Context, q querier) error {
 	version, database, err := found(ctx, q)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is the connection of this process to the database. The lease depends only on the notification connection. Requests that may
-// have to wait for other transactions use a few more connections. While no command uses the notification connection, it receives
-// notifications, and reads the queues of followers.
+// A store is the connection of this process to a database with locks in tables. It has several connections. The lease depends only on the
+// notification connection. While no command uses that connection, it receives notifications, and reads the queues of followers. Requests
+// that may have to wait for other transactions use the connections of a small pool.
 type store struct {
 	base
 	requests *pgxpool.Pool
-	away     atomic.Pointer[error] // why the servers do not serve, as the last answer says; nil if they do
+	away     atomic.Pointer[error] // why the last request got no answer; nil if it was answered
 
 	mu        sync.Mutex          // guards the fields below
 	followers map[string]follower // by ID
-	unread    map[string]bool     // paths of queues that are to be read
+	unread    map[string]bool     // the paths of queues that have to be read
 }
 
 type follower struct {
@@ -35,7 +35,7 @@ type follower struct {
 	last queue.View // the last view that was reported
 }
 
-// open returns a tier on a new store, which starts to ask for a session.
+// open returns a tier with a new store, and starts the tier, which requests a session.
 func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	wires, hangUp := context.WithCancel(context.Background())
 	s := &store{followers: make(map[string]follower), unread: make(map[string]bool)}
@@ -49,7 +49,7 @@ func open(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 		return dial(ctx, s.requests.Config(), s.tier.Patience(), s.pass)
 	}
 	s.notifyConn = notifyConn{at: addresses(pool), dial: dial, due: s.catchUp, Tasks: second.NewTasks(), lost: func() {
-		s.requests.Reset() // they may be as dead
+		s.requests.Reset() // the connections for requests may be broken, too
 		s.tier.Renew()
 	}}
 	s.tier = queue.New(queue.Config{
@@ -68,7 +68,7 @@ func (s *store) Close() {
 	s.hangUp()
 }
 
-// at returns the contender with the path of its queue. Permits have a queue of their own, whose path no lock can have.
+// at returns r with the path of its queue. The queue for permits has a separate path, which no lock can have.
 func at(r queue.Ref) queue.Ref {
 	if r.Permits > 0 {
 		r.Path += permits
@@ -104,15 +104,15 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 			a.Away = s.notifyConn.away(err)
 		}
 		s.away.Store(&a.Away)
-		if !errors.Is(ctx.Err(), context.Canceled) { // else no caller waits for the answer any more
-			s.requests.Reset() // the other connections may be as dead
+		if !errors.Is(ctx.Err(), context.Canceled) { // a cancelled request says nothing about the server
+			s.requests.Reset() // the other connections may be broken, too
 		}
 	}
 	return a
 }
 
-// errBusy says that no connection was free for as long as a request may take: other requests had them, or one is still being opened. It
-// does not mean that the server cannot be reached; only a renewal shows that.
+// errBusy means that no connection for requests was free within the time limit of a request. Other requests used them, or the pool was
+// still opening one. It does not mean that the server cannot be reached. Only a renewal shows that.
 var errBusy = errors.New("no connection for requests is free yet")
 
 // onConnection executes a command on one of the connections for requests.
@@ -138,13 +138,13 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 		err = conn.QueryRow(ctx, leaveSQL, c.Path, c.ID).Scan(&present)
 		a.Removed = removal[present]
 	case queue.Share, queue.Weigh:
-		var has *bool // nil if it is not there
+		var has *bool // nil if the contender is not in the queue
 		var quiet int64
 		shares, sent := c.Op == queue.Share, time.Now()
 		err = conn.QueryRow(ctx, changeSQL, c.Path, c.ID, shares, c.Weight).Scan(&has, &quiet)
-		s.noteGracePeriod(quiet, sent) // first: it may be the first answer of another server
+		s.noteGracePeriod(quiet, sent) // before grant, because this may be the first answer of another server
 		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
-		if shares { // a reader keeps others out than a writer
+		if shares { // a reader does not block the same contenders as a writer
 			s.readSoon(c.Path)
 		}
 	case queue.List:
@@ -167,7 +167,7 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 
 var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}
 
-// proof returns the text by which tierlock.guard recognizes a contender that has the lock.
+// proof returns the SQL argument with which tierlock.guard checks that the contender has the lock.
 func (s *store) proof(r queue.Ref) string { return "'" + r.ID + "'" }
 
 const leaveSQL = "SELECT tierlock.leave($1, $2)"
@@ -179,7 +179,7 @@ const enterSQL = `SELECT alive, number, coalesce(first, false), coalesce(removed
 
 func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) (a queue.Answer, err error) {
 	var alive, first, removed bool
-	var number *int64 // none if it does not queue
+	var number *int64 // nil if the contender is not in the queue
 	var quiet int64
 	sent := time.Now()
 	err = conn.QueryRow(ctx, enterSQL, c.Path, c.ID, c.Session, c.Reads, c.Linger.Milliseconds(), c.Old.ID, c.Op == queue.Try, c.Weight,
@@ -202,15 +202,15 @@ func (s *store) enter(ctx context.Context, conn *pgxpool.Conn, c queue.Command) 
 	return queue.Answer{Outcome: queue.Done, Removed: removal[removed], View: s.grant(v, first)}, nil
 }
 
-// quietSQL computes the rest of the grace period, and when it began, for a process that only reads. If a start or a promotion of the
-// server was not recorded yet, the grace period begins now.
+// quietSQL returns how many milliseconds of the grace period are left, and when it began. It writes nothing. If the last start or promotion
+// of the server is not recorded yet, the grace period counts as just begun.
 const quietSQL = `SELECT greatest(0, least(longest_ms,
 	ceil(1000 * extract(epoch FROM begun + longest_ms * interval '1 ms' - clock_timestamp()))))::bigint, begun
 	FROM tierlock.grace_period, LATERAL (SELECT CASE WHEN pg_is_in_recovery() THEN 'epoch' WHEN life = tierlock.life('tables') THEN since
 	ELSE clock_timestamp() END AS begun) b WHERE locks = 'tables'`
 
-// list reads the queue in one snapshot. In a grace period, a contender at the head of the queue has the lock only if it entered before
-// the period, because it had the lock by then.
+// list reads the queue in one snapshot. In a grace period, a contender at the head of the queue counts as the holder only if it entered
+// before the period began.
 func (s *store) list(ctx context.Context, q querier, path string) ([]second.Contender, error) {
 	var quiet int64
 	var begun time.Time
@@ -228,13 +228,13 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 	return list, err
 }
 
-// noteGracePeriod records the server's answer that it grants nothing for the next ms milliseconds; sent is when it was asked.
+// noteGracePeriod records an answer of the server that it grants nothing for the next ms milliseconds. sent is when the request was sent.
 func (s *store) noteGracePeriod(ms int64, sent time.Time) {
 	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
 }
 
-// grant completes the view of a contender, which is at the head of the queue if first is true. In a grace period the contender is not
-// granted the lock.
+// grant sets in a view whether the contender has the lock. first tells whether the contender is at the head of the queue. In a grace period
+// it does not have the lock.
 func (s *store) grant(v queue.View, first bool) queue.View {
 	q := s.tier.GracePeriod()
 	v.Has, v.InGracePeriod = first && q == nil, q != nil
@@ -244,19 +244,19 @@ func (s *store) grant(v queue.View, first bool) queue.View {
 	return v
 }
 
-// now orders views. A view from an answer or a notification counts from when that arrived; a view from a read counts from when the read
-// was sent.
+// now returns the value for At, by which views are ordered. For a view from an answer or a notification, it is called when that has
+// arrived. For a view from a read of the queue, it is called before the read is sent.
 func (s *store) now() int64 { return int64(s.tier.Now()) }
 
-// keep executes a command on the notification connection. On a new connection the first command has to be a renewal that was asked for
-// after the connection was made, so that it names all contenders that depend on it.
+// keep executes a command on the notification connection. On a new connection, the first command has to be a renewal. The tier has to
+// create that renewal after the connection was opened, because it has to name all contenders that depend on the connection.
 func (s *store) keep(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	if c.Op == queue.Open || c.Op == queue.Beat {
 		fresh, err := s.notifyConn.open(ctx)
 		switch {
 		case err != nil:
 			return a, err
-		case fresh && c.Op == queue.Open: // which takes a while
+		case fresh && c.Op == queue.Open: // connecting has taken time, so the tier sends the Open again
 			return queue.Answer{Outcome: queue.Failed}, nil
 		case fresh:
 			return a, errNew
@@ -306,13 +306,14 @@ func (s *store) open(ctx context.Context, l *serverConn) (a queue.Answer, err er
 	case err != nil:
 		return a, err
 	}
-	a, err = s.beat(ctx, l, queue.Command{Session: id}) // tells of a grace period
+	a, err = s.beat(ctx, l, queue.Command{Session: id}) // its answer shows whether there is a grace period
 	a.Name, a.TTL = id, s.options.TTL
 	return a, err
 }
 
-// beat renews a session. Before the first renewal on a connection it reads which contenders the server has, since this may be another
-// server. That server may lack some of our contenders, so its answer renews no lease of theirs; and it may have some that were deleted.
+// beat renews a session. A new connection may lead to another server. Before the first renewal on a connection, beat therefore reads which
+// contenders the server has. The server may lack contenders of this process, and must not renew their leases. It may also still have
+// contenders that were deleted.
 func (s *store) beat(ctx context.Context, l *serverConn, c queue.Command) (a queue.Answer, err error) {
 	if a.Doubt = !l.known; a.Doubt {
 		if a.Views, err = s.absent(ctx, l, c); err != nil {
@@ -333,26 +334,27 @@ func (s *store) beat(ctx context.Context, l *serverConn, c queue.Command) (a que
 	}
 	a.Outcome, l.known = queue.Done, true
 	s.mu.Lock()
-	for _, f := range s.followers { // a notification may be lost, be it with the connection before this one
+	for _, f := range s.followers { // a notification may have been lost, for example with the last connection
 		s.unread[f.path] = true
 	}
 	s.mu.Unlock()
 	l.schedule(time.Now())
-	if len(stale) > 0 { // the first process that enters removes them
+	if len(stale) > 0 { // contenders whose sessions have expired, at the heads of queues
 		s.tier.Spawn(func() {
 			ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 			defer cancel()
 			var dropped int
-			err := s.requests.QueryRow(ctx, dropSQL, stale).Scan(&dropped) // or next time
+			err := s.requests.QueryRow(ctx, dropSQL, stale).Scan(&dropped) // after an error, the next renewal tries again
 			if err == nil && dropped > 0 && len(stale) == maxDrops {
-				s.tier.Renew() // there may be more, and others may wait behind them
+				s.tier.Renew() // there may be more of them, and other contenders may wait behind these
 			}
 		})
 	}
 	return a, nil
 }
 
-// absent subscribes to the notifications of the session, and returns the contenders that are in no queue.
+// absent makes a new connection receive the notifications of the session. It returns views of those contenders in c.Among that the server
+// does not have. Each view says that the contender is not in the queue.
 func (s *store) absent(ctx context.Context, l *serverConn, c queue.Command) (views []queue.View, err error) {
 	if _, err := l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{"tierlock " + c.Session}.Sanitize()); err != nil {
 		return nil, err
@@ -390,8 +392,8 @@ func present(ctx context.Context, l *serverConn, session string) ([]queue.Ref, e
 
 const dropSQL = "SELECT tierlock.drop($1)"
 
-// maxDrops is the number of contenders that are deleted in one transaction, because the server has space for some thousand row locks
-// only.
+// maxDrops is how many contenders one transaction deletes at most. It is limited, because the server has memory for only a few thousand
+// locks.
 const maxDrops = 100
 
 func drop(ctx context.Context, l *serverConn, refs []queue.Ref) error {
@@ -418,7 +420,7 @@ func (s *store) Unfollow(r queue.Ref) {
 	delete(s.followers, r.ID)
 }
 
-// readSoon makes the notification connection read the queue at path soon, for those that follow it.
+// readSoon makes the notification connection read the queue at path soon. Followers of contenders in this queue then get new views.
 func (s *store) readSoon(path string) {
 	s.mu.Lock()
 	s.unread[path] = true
@@ -426,7 +428,7 @@ func (s *store) readSoon(path string) {
 	s.notifyConn.hurry(time.Now())
 }
 
-// due returns the followers of queues that have to be read, and clears the list of these queues.
+// due returns the followed contenders whose queues have to be read, and clears the set of these queues.
 func (s *store) due() (due []queue.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -439,10 +441,10 @@ func (s *store) due() (due []queue.Ref) {
 	return due
 }
 
-// catchUp reads the queues that have to be read. If the session was not renewed over this connection yet, it leaves that to the next
-// renewal.
+// catchUp reads the queues that have to be read, and reports the new views. If the session was not renewed over this connection yet, it
+// reads nothing: the next renewal makes it read all followed queues.
 func (s *store) catchUp(l *serverConn) error {
-	l.schedule(time.Now().Add(s.options.TTL)) // a renewal comes before
+	l.schedule(time.Now().Add(s.options.TTL)) // the next renewal comes earlier than that
 	due := s.due()
 	if len(due) == 0 {
 		return nil
@@ -471,7 +473,7 @@ func (s *store) pass(n *pgconn.Notification) {
 	case "turn":
 		id, behind, _ := strings.Cut(what, " ")
 		s.mu.Lock()
-		v := s.followers[id].last // of none: it is about to follow, and then its queue is read
+		v := s.followers[id].last // empty if the contender does not follow yet; its queue is read when it does
 		s.mu.Unlock()
 		v.At, v.Ahead, v.Nearest, v.Behind, v.Err = s.now(), 0, second.Contender{}, behind == "true", nil
 		s.tell(s.grant(v, true))
@@ -480,7 +482,7 @@ func (s *store) pass(n *pgconn.Notification) {
 	}
 }
 
-// tell reports the state of a contender, if it follows.
+// tell reports a view to the tier, if its contender is followed.
 func (s *store) tell(v queue.View) {
 	s.mu.Lock()
 	f, follows := s.followers[v.ID]
@@ -493,9 +495,10 @@ func (s *store) tell(v queue.View) {
 	}
 }
 
-// look returns the views of contenders. A view has the error if the queue could not be read. For a lock for which this process waits, it
-// reads only the rows that show the place of its contender. If each waiter read the whole queue, the rows read would grow with the square
-// of the number of waiters.
+// look returns the views of contenders. If the queues could not be read, each view has the error.
+//
+// For a contender that waits for a lock, look reads only the rows that show its place, not the whole queue. If each waiter read the whole
+// queue, the total number of rows would grow with the square of the number of waiters.
 func (s *store) look(ctx context.Context, l *serverConn, refs ...queue.Ref) (views []queue.View, err error) {
 	asked := s.now()
 	at := make(map[string][]queue.Ref)
@@ -511,7 +514,7 @@ func (s *store) look(ctx context.Context, l *serverConn, refs ...queue.Ref) (vie
 			whole = append(whole, path)
 		}
 	}
-	var batch pgx.Batch // of all that is read, in one round trip
+	var batch pgx.Batch // has all queries, so that they take one round trip
 	queues, ahead := make(map[string][]second.Contender), make(map[string]int)
 	if len(whole) > 0 {
 		batch.Queue(lookSQL, whole).Query(into(queues))
@@ -530,7 +533,7 @@ func (s *store) look(ctx context.Context, l *serverConn, refs ...queue.Ref) (vie
 		v := queue.View{ID: r.ID, Known: err != nil, Token: r.Token, At: asked, Err: err}
 		if places[r.Path].Stand(&v); v.Known && err == nil {
 			if v.Ahead > 0 {
-				v.Ahead = max(v.Ahead, ahead[r.Path]) // which were counted a moment later
+				v.Ahead = max(v.Ahead, ahead[r.Path]) // the second query ran later, so its count may be lower
 			}
 			v = s.grant(v, v.Has)
 		}
@@ -539,7 +542,7 @@ func (s *store) look(ctx context.Context, l *serverConn, refs ...queue.Ref) (vie
 	return views, err
 }
 
-// waits reports whether a contender follows and did not have the lock in its last view.
+// waits reports whether a contender is followed and did not have the lock in its last view.
 func (s *store) waits(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -547,7 +550,7 @@ func (s *store) waits(id string) bool {
 	return follows && !f.last.Has
 }
 
-// waiters are contenders that wait for locks, one for each path.
+// The type waiters has contenders that wait for locks, one for each path. The slices are the parameters of queries.
 type waiters struct {
 	paths  []string
 	tokens []int64
@@ -558,8 +561,8 @@ func (w *waiters) add(r queue.Ref) {
 	w.paths, w.tokens, w.reads = append(w.paths, r.Path), append(w.tokens, r.Token), append(w.reads, r.Reads)
 }
 
-// queue adds queries to the batch. The queries read the contenders around each waiter into queues, and the number of those ahead into
-// ahead.
+// queue adds two queries to the batch. For each waiter, the first query stores the contenders around it in queues. The second query stores
+// in ahead how many contenders are ahead of it.
 func (w *waiters) queue(batch *pgx.Batch, queues map[string][]second.Contender, ahead map[string]int) {
 	batch.Queue(aroundSQL, w.paths, w.tokens, w.reads).Query(into(queues))
 	batch.Queue(aheadSQL, w.paths, w.tokens, w.reads).Query(func(rows pgx.Rows) error {
@@ -572,7 +575,7 @@ func (w *waiters) queue(batch *pgx.Batch, queues map[string][]second.Contender, 
 
 const waitersSQL = "unnest($1::text[], $2::bigint[], $3::boolean[]) w (q, place, reading)"
 
-// aroundSQL reads, from each queue, the contenders around one waiter.
+// aroundSQL reads, from each queue, only the contenders that show the place of one waiter.
 var aroundSQL = strings.NewReplacer("unnest($1::text[]) q", waitersSQL,
 	"AND f.path = q,", "AND f.path = q, LATERAL (SELECT tierlock.around(q, coalesce(f.token, 0), place, reading) AS tokens OFFSET 0) a,",
 	"c.token >= coalesce(f.token, 0)", "c.token = ANY (a.tokens)").Replace(lookSQL)
@@ -595,7 +598,8 @@ func read(ctx context.Context, q querier, paths ...string) (queues map[string][]
 	return queues, into(queues)(rows)
 }
 
-// into collects rows into queues. Lower tokens go first. A contender that waits for permits has the number that it wants.
+// into returns a function that appends the contenders in rows to the queues. The rows are ordered by token. Permits is the number that a
+// contender wants or has.
 func into(queues map[string][]second.Contender) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var path string

@@ -17,8 +17,8 @@ type writer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// saveOrLoad executes a Save or a Load. Guard and write are one statement, so they take effect together. The proof tells tierlock.guard
-// which contender it is.
+// saveOrLoad executes a Save or a Load. The guard and the write of a Save are one statement, so they take effect together. The proof has
+// the SQL arguments for tierlock.guard.
 func saveOrLoad(ctx context.Context, on writer, c queue.Command, path, proof string) (a queue.Answer, err error) {
 	a.Outcome = queue.Done
 	if c.Op == queue.Save {
