@@ -109,7 +109,7 @@ func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) 
 	c := configLike(wires, pool, forTables(ttl), func(context.Context, *pgx.Conn) error { return nil })
 	c.MaxConns, c.MinConns, c.MinIdleConns = maxRequests, 0, 0
 	c.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
-		_, err := conn.Prepare(ctx, enterSQL, enterSQL) // only once for each connection, because planning the statement takes longer than executing it
+		_, err := conn.Prepare(ctx, enterSQL, enterSQL) // only once for each connection, because planning takes longer than execution
 		if err == nil {
 			_, err = conn.Prepare(ctx, leaveSQL, leaveSQL)
 		}

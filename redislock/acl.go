@@ -9,17 +9,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errDenied says that the client's user lacks a permission.
+// errDenied means that the client's Redis user lacks a permission.
 var errDenied = errors.New("permissions of the Redis user are missing")
 
-// allow adds to an error the ACL rules that would have allowed the request.
+// allow wraps err in an error that also names ACL rules. These rules would have allowed the request that failed with err.
 func allow(err error, rules ...string) error {
 	return fmt.Errorf("%w: allow it with ACL SETUSER … %s", err, strings.Join(rules, " "))
 }
 
 var commandDenied = regexp.MustCompile(`'(\S+)' command`)
 
-// advise adds to the error of a request the rules that would have allowed it, for keys that match these patterns.
+// advise is called with the error of a request. If Redis has refused the request because a permission is missing, advise adds the ACL rule
+// that would have allowed it. keys are patterns for the keys of the request.
 func advise(err error, keys ...string) error {
 	if !redis.HasErrorPrefix(err, "NOPERM") {
 		return err
@@ -36,5 +37,5 @@ func advise(err error, keys ...string) error {
 	return err
 }
 
-// patterns match the keys of a lock.
+// patterns returns patterns that match all keys of a lock.
 func patterns(path string) []string { return []string{path, tagged(path) + ":tierlock:*"} }

@@ -14,9 +14,11 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// guarded runs the user's script if, by the server's data and clock, the contenders still hold their locks, and if the write was not
-// executed before. Guarded writes of one contender are sent one after another and numbered, so a script that arrives late or twice has a
-// number that was already executed.
+// The constant guarded is a Lua script that contains the user's script. It checks by the server's data and clock that the contenders still
+// hold their locks, and that the write was not executed before. Only then does it run the user's script.
+//
+// Guarded writes of one contender are numbered and sent one after another. If a script arrives late or twice, the server has already
+// executed its number or a later one.
 const guarded = `
 local n, number = tonumber(ARGV[1]), tonumber(ARGV[2])
 local has = (function()
@@ -60,7 +62,7 @@ func Eval(ctx context.Context, guard tier.Guard, script string, keys []string, a
 	if err != nil {
 		return nil, fmt.Errorf("redislock: script: %w", err)
 	}
-	var result any // a caller that does not wait for the end does not read it
+	var result any // read only after Write has returned nil, so there is no data race
 	s, all, err := queue.Guarding[*store](locks, "Redis")
 	if err == nil {
 		err = queue.Write(ctx, all, locks.Check, func() (outcome queue.Outcome, err error) {
@@ -74,14 +76,14 @@ func Eval(ctx context.Context, guard tier.Guard, script string, keys []string, a
 	return result, nil
 }
 
-// write runs a script under locks once.
+// write sends the user's script once, guarded by the locks of all these contenders.
 func (s *store) write(all []*queue.Contender, check func() error, source string, keys []string, args []any) (any, queue.Outcome, error) {
 	inTurn := slices.SortedFunc(slices.Values(all), func(c, d *queue.Contender) int { return cmp.Compare(c.Ref().ID, d.Ref().ID) })
-	for _, c := range inTurn { // in one order, or two writes could wait for each other
+	for _, c := range inTurn { // sorted by ID; otherwise two writes could wait for each other forever
 		c.Turn.Lock()
 		defer c.Turn.Unlock()
 	}
-	if err := check(); err != nil { // there was time since
+	if err := check(); err != nil { // again, because waiting for the mutexes has taken time
 		return nil, queue.Failed, err
 	}
 	x, own, about := newScript(fmt.Sprintf(guarded, source)), []string(nil), []any{len(all), s.writes.Add(1)}
@@ -95,7 +97,7 @@ func (s *store) write(all []*queue.Contender, check func() error, source string,
 	if err != nil {
 		a := s.failed(err)
 		if a.Away != nil {
-			s.tier.Renew() // which tells whether Redis is away
+			s.tier.Renew() // the renewal finds out whether Redis can be reached
 		}
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
 			a.Err = fmt.Errorf("the locks and the keys are not in one slot: give them one hash tag: %w", err)
@@ -109,7 +111,7 @@ func (s *store) write(all []*queue.Contender, check func() error, source string,
 	case "again":
 		return nil, queue.Done, fmt.Errorf("%w: %w", second.ErrUnknown, errAgain)
 	}
-	words = append(words, nil) // as if it had returned that
+	words = append(words, nil) // a script that returns nothing counts as one that returns nil
 	err, _ = words[1].(error)
 	return words[1], queue.Done, err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// listen receives the messages for this process. Redis delivers each message at most once; the next heartbeat shows what a lost one would
-// have said.
+// listen receives the messages for this process. Redis delivers each message at most once. If a message is lost, the next heartbeat shows
+// the same state.
 func (s *store) listen() {
 	ctx := s.tier.Context()
 	for pace := retry.New(); ctx.Err() == nil; retry.Pause(ctx, pace.NextBackOff()) {
@@ -26,7 +26,7 @@ func (s *store) listen() {
 // channel is the Pub/Sub channel to which the script publishes messages for this process.
 func (s *store) channel() string { return "tierlock:" + s.name }
 
-// subscribe listens until the connection breaks or no longer answers pings.
+// subscribe receives messages on one connection, until the connection breaks or does not answer a ping.
 func (s *store) subscribe(ctx context.Context, well func()) error {
 	sub := s.client.Subscribe(ctx, s.channel())
 	defer sub.Close()
@@ -49,17 +49,17 @@ func (s *store) subscribe(ctx context.Context, well func()) error {
 		case *redis.Subscription:
 			well()
 			s.tier.Deafen(nil)
-			s.tier.Renew() // what was said before was not heard
+			s.tier.Renew() // shows what messages before the subscription said
 		case *redis.Message:
 			s.deliver(m.Payload)
 		}
 	}
 }
 
-// deliver handles a message: the id of a contender, and its state.
+// deliver handles a message. A message has the ID of a contender and the contender's state.
 func (s *store) deliver(message string) {
 	var words []string
-	if json.Unmarshal([]byte(message), &words) == nil && len(words) > 1 { // else it is not of the script
+	if json.Unmarshal([]byte(message), &words) == nil && len(words) > 1 { // otherwise the script has not sent it
 		if v, err := view(words[0], words[1:]); err == nil {
 			s.tier.Tell(v)
 		}

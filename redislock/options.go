@@ -18,7 +18,7 @@ type options struct {
 	newServer bool
 }
 
-// maxTTL is shorter than the time after which unused keys of a lock expire.
+// maxTTL is the longest TTL. The keys of a lock expire when they are unused for a time that is longer than maxTTL.
 const maxTTL = time.Hour
 
 // WithNewServer declares that no process has used locks on this server before, or on any primary of this cluster. Then the server grants

@@ -29,21 +29,21 @@ func checkKey(path string) error {
 	return nil
 }
 
-// hasTag reports whether a key has a hash tag and no other braces.
+// hasTag reports whether a key has exactly one hash tag, which is a non-empty text in braces, and no other braces.
 func hasTag(key string) bool {
 	return strings.Count(key, "{") == 1 && strings.Count(key, "}") == 1 && strings.Index(key, "{")+1 < strings.Index(key, "}")
 }
 
-// keysOf returns the keys that the script uses for the lock at path. In a cluster they share a slot.
+// keysOf returns the keys that the script uses for the lock at path. In a cluster, all of them are in one slot.
 func keysOf(path string) []string {
 	tag := tagged(path)
 	return []string{path, tag + ownKeys[0], tag + ownKeys[1], tag + ownKeys[2]}
 }
 
-// valueOf returns the key of the value beside the lock at path.
+// valueOf returns the key of the value that is saved beside the lock at path.
 func valueOf(path string) string { return tagged(path) + ownKeys[3] }
 
-// at returns the path of a contender's queue. For permits it is a path that no lock can have.
+// at returns the path of a contender's queue. The queue for permits has a separate path, which no lock can have.
 func at(c queue.Ref) string {
 	if c.Permits > 0 {
 		return tagged(c.Path) + ofPermits
@@ -51,7 +51,7 @@ func at(c queue.Ref) string {
 	return c.Path
 }
 
-// tagged returns a prefix for keys in the slot of a path.
+// tagged returns a prefix for keys. Keys with this prefix are in the same slot as the path.
 func tagged(path string) string {
 	if hasTag(path) {
 		return path
@@ -59,7 +59,7 @@ func tagged(path string) string {
 	return "{" + path + "}"
 }
 
-// ownKeys are the suffixes of the keys that exist besides that of a lock itself.
+// ownKeys has the suffixes of the keys that this package creates for a lock, in addition to the key of the lock itself.
 var ownKeys = []string{":tierlock:queue", ":tierlock:leases", ":tierlock:state", ":tierlock:value"}
 
 const ofPermits = ":tierlock:permits"

@@ -15,20 +15,21 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// A server gets another replication id whenever it becomes the primary, at its start or by promotion. The script grants nothing to a
-// process that does not know the primary's id. The process then reads the record of that primary, which says how long the grace period
-// lasts.
+// A server gets a new replication ID whenever it becomes the primary, at its start or by a promotion. With each command, a process sends
+// the IDs of the primaries that it knows. If the ID of the primary is not among them, the script grants nothing. The process then reads the
+// record of that primary, which tells how long its grace period lasts.
 
-// recordKeys returns the keys of the record of a primary. The keys of a record share one slot, which any server may have, because a
-// primary does not keep its slots.
+// recordKeys returns the keys of the record of a primary. All records are in one slot of the cluster. Any server may have that slot, since
+// slots can move between primaries.
 func recordKeys(id string) []string {
 	return []string{records + id, records + "longest", records + "first"}
 }
 
 const records = "{tierlock:primary}:"
 
-// met lists the primaries that this process knows, each with the remaining time of its grace period. A primary whose grace period seems
-// to be over is looked up once more, since the period may have become longer.
+// met returns the list of the primaries that this process knows, as text. For each primary it has the remaining time of the grace period.
+// Once a grace period seems to be over, its primary is not in the list. The process then reads the record again, because the grace period
+// may have become longer.
 func (s *store) met() string {
 	var met []string
 	s.primaries.Range(func(id, until any) bool {
@@ -42,16 +43,17 @@ func (s *store) met() string {
 	return strings.Join(met, " ")
 }
 
-// introduced reports whether an answer comes from a primary that this process does not know. Such an answer has its id, its age, and
-// whether it may have the data of an earlier primary.
+// introduced reports whether an answer comes from a primary that this process does not know. Such an answer has the ID and the age of the
+// primary. It also tells whether the primary may have the data of an earlier primary.
 func introduced(words []string) bool { return len(words) == 4 && words[0] == "stranger" }
 
 func inherits(words []string) bool { return words[3] == "1" }
 
-// meet reads the record of such a primary, which says how long its grace period lasts.
+// meet reads the record of a primary that this process does not know. The record tells how long the grace period of that primary lasts.
+// words is the answer of the primary; see introduced.
 func (s *store) meet(ctx context.Context, words []string) error {
 	id, age, mark := words[1], words[2], ""
-	if strings.Contains(s.met(), id) { // by now, or for another lock
+	if strings.Contains(s.met(), id) { // another command has read the record meanwhile
 		return nil
 	}
 	if s.declares() && !inherits(words) {
@@ -78,15 +80,15 @@ func (s *store) meet(ctx context.Context, words []string) error {
 	return nil
 }
 
-// fewest is the number of primaries up to which none is forgotten.
+// fewest is a number of known primaries. While a process knows fewer, it forgets none.
 const fewest = 16
 
-// forgetSome forgets known primaries, because each command sends the list of them and each fail-over makes it longer. A primary that
-// still exists then introduces itself again, which costs one request. For a cluster, the store therefore remembers up to twice as many
-// primaries as the cluster has.
+// forgetSome forgets the known primaries if there are too many. Each command sends the list of them, and each failover makes the list
+// longer. Forgetting a primary that still exists costs one request, because its record is then read again. For a cluster, the store
+// therefore remembers up to twice as many primaries as the cluster has.
 func (s *store) forgetSome(ctx context.Context) {
 	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok { // there is no other one
+	if !ok { // without a cluster, there is only one primary at a time
 		s.primaries.Clear()
 		return
 	}
@@ -104,7 +106,8 @@ func (s *store) forgetSome(ctx context.Context) {
 	}
 }
 
-// errNoIdentity says that a primary cannot be distinguished from the one before it, so lost grants would go unnoticed.
+// errNoIdentity means that the server does not show its replication ID. A new primary could then not be told apart from the one before, and
+// the loss of grants would go unnoticed.
 var errNoIdentity = errors.New("the server, or a proxy before it, hides master_replid and master_replid2 of INFO replication, which tell " +
 	"a primary that took over; redislock cannot work there")
 
@@ -115,22 +118,22 @@ func identified(err error) error {
 	return err
 }
 
-// errUsed says that WithNewServer was given for a server that has been used before.
+// errUsed means that the program uses WithNewServer, although locks on the server have been used before.
 var errUsed = errors.New("WithNewServer: the server has a record of locks before this process, or was promoted, or has the " +
 	"data of another; leave the option out")
 
-// declares reports whether the record still has to be written that the primaries are new, as WithNewServer says. The record is written
-// once, because it would not be true for a later primary.
+// declares reports whether this process still has to record that the primaries are new, as the program has declared with WithNewServer.
+// That is recorded only once, because it would not be true for a later primary.
 func (s *store) declares() bool { return s.options.newServer && !s.declared.Load() }
 
-// gracePeriod returns how long a new primary grants nothing: until the grants of the old one have ended, including those that it renewed
-// before it stopped accepting writes for lack of replicas.
+// gracePeriod returns how long a new primary grants nothing. By then, all grants of the old primary have ended. The old primary may have
+// renewed grants until it stopped accepting writes, because it had too few replicas.
 func (s *store) gracePeriod() time.Duration {
 	return s.options.TTL + time.Duration(s.lag.Load())
 }
 
-// examine checks each server of the client (in a cluster each primary), and reads its record. examine logs a warning about settings that
-// break promises.
+// examine checks the server of the client, or each primary of a cluster, and reads its record. It logs a warning about settings of a server
+// that break promises of this package.
 func (s *store) examine(ctx context.Context) error {
 	var mu sync.Mutex // guards the variables below
 	longest, strangers := time.Duration(0), [][]string(nil)
@@ -170,12 +173,12 @@ func (s *store) examine(ctx context.Context) error {
 }
 
 const (
-	usualLag = 10 * time.Second // of Redis, as min-replicas-max-lag, unless told otherwise
-	rounding = 2 * time.Second  // for which it may take writes after the lag: it counts whole seconds, and does so once a second
+	usualLag = 10 * time.Second // the default of min-replicas-max-lag in Redis
+	rounding = 2 * time.Second  // writes may be accepted this long after the lag, because Redis checks it once a second, in whole seconds
 )
 
-// examineOne checks that the user has all permissions, because the error of a script that fails halfway would not say which of its
-// commands was refused. examineOne returns for how long a replaced primary may still accept writes, if that time is bounded.
+// examineOne checks one server. It checks that the user has all permissions, because the error of a script does not tell which of its
+// commands was refused. It returns how long a former primary may still accept writes after a failover, and 0 if that time has no limit.
 func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Duration, err error) {
 	missing, err := aclScript.run(ctx, one, nil, s.channel(), records).StringSlice()
 	if err != nil {
@@ -186,7 +189,7 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	config, err := one.ConfigGet(ctx, "m*").Result()
 	switch outcomeOf(err) {
 	case queue.Done:
-	case queue.Denied: // as with most of those who run Redis for others
+	case queue.Denied: // most providers of managed Redis do not allow CONFIG
 		s.tier.Logger().Info("redislock: cannot read the server's configuration; assuming a replication lag of ten seconds", "err", err)
 		return usualLag + rounding, nil
 	default:
@@ -194,7 +197,7 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 	}
 	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
 		s.tier.Logger().Warn("redislock: maxmemory-policy is not noeviction; the server may evict locks", "policy", policy)
-		if strings.HasPrefix(policy, "allkeys") { // else only keys that expire
+		if strings.HasPrefix(policy, "allkeys") { // other policies evict only keys that expire
 			s.evicting.Store(policy)
 		}
 	}

@@ -26,7 +26,7 @@ func New(ctx context.Context, client redis.UniversalClient, opts ...tier.Registr
 	if err != nil {
 		return nil, fmt.Errorf("redislock: %w", err)
 	}
-	if err := checkClient(client); err != nil { // before there is anything to close
+	if err := checkClient(client); err != nil { // before open, so that nothing has to be closed
 		return nil, err
 	}
 	t := open(client, o).tier

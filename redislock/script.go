@@ -16,27 +16,28 @@ import (
 var files embed.FS
 
 var (
-	lockScript   = load("script.lua") // all that is done to locks; to repeat it does no harm
+	lockScript   = load("script.lua") // all operations on locks; executing one twice does no harm
 	recordScript = load("record.lua")
 	aclScript    = load("acl.lua")
 )
 
-// A script is run by its hash, and by its text if the server does not know it yet.
+// A script is a Lua script. It is sent by its hash, or by its text if the server does not know the hash yet.
 type script struct{ text, hash string }
 
 func newScript(text string) script { return script{text, redis.NewScript(text).Hash()} }
 
 func load(name string) script {
-	text, _ := files.ReadFile(name) // it is there
+	text, _ := files.ReadFile(name) // cannot fail, because the file is embedded
 	return newScript(string(text))
 }
 
-// once is a command that the client does not repeat by itself, because the caller has to know whether it may have been executed twice.
+// The type once is a command that the client does not repeat by itself. The caller repeats it, because it has to know whether the command
+// may have been executed twice.
 type once struct{ *redis.Cmd }
 
 func (once) NoRetry() bool { return true }
 
-// run runs a script, and once more with its text if the server did not know it.
+// run sends a script by its hash. If the server does not know the hash, run sends the text.
 func (x script) run(ctx context.Context, client redis.UniversalClient, keys []string, args ...any) *redis.Cmd {
 	send := func(name, what string) *redis.Cmd {
 		words := make([]any, 0, 3+len(keys)+len(args))
@@ -45,7 +46,7 @@ func (x script) run(ctx context.Context, client redis.UniversalClient, keys []st
 			words = append(words, key)
 		}
 		cmd := redis.NewCmd(ctx, append(words, args...)...)
-		client.Process(ctx, once{cmd}) // whose error is the command's
+		client.Process(ctx, once{cmd}) // returns the error that is also in cmd
 		return cmd
 	}
 	cmd := send("evalsha", x.hash)
@@ -57,12 +58,12 @@ func (x script) run(ctx context.Context, client redis.UniversalClient, keys []st
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
-// args returns the script's arguments for an operation.
+// args returns the arguments with which the script executes an operation.
 func (s *store) args(op string, c queue.Ref, more ...any) []any {
 	return append([]any{op, micros(s.options.TTL), micros(s.gracePeriod()), c.ID, s.met(), c.Permits}, more...)
 }
 
-// run runs an operation and returns the script's answer.
+// run executes an operation of the script, and returns the answer. If the primary is unknown, run first reads its record.
 func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...any) ([]string, error) {
 	for {
 		words, err := lockScript.run(ctx, s.client, append(keysOf(at(c)), valueOf(c.Path)), s.args(op, c, more...)...).StringSlice()
@@ -75,11 +76,12 @@ func (s *store) run(ctx context.Context, op string, c queue.Ref, more ...any) ([
 	}
 }
 
-// send runs an operation for several contenders in one pipeline. An error for one of them is in its command.
+// send executes an operation for several contenders in one pipeline. It returns one command for each contender. If a command was refused,
+// it contains the error. Any other error ends send.
 func (s *store) send(ctx context.Context, op string, some []queue.Ref) ([]*redis.Cmd, error) {
 	for {
 		var cmds []*redis.Cmd
-		s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // whose error is one of the commands'
+		s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // Pipelined returns an error that is also in a command
 			for _, c := range some {
 				cmds = append(cmds, p.EvalSha(ctx, lockScript.hash, keysOf(at(c)), s.args(op, c)...))
 			}
@@ -97,7 +99,7 @@ func (s *store) send(ctx context.Context, op string, some []queue.Ref) ([]*redis
 		if unprepared < 0 {
 			return cmds, nil
 		}
-		// This separate request loads the script into the server, and makes this process read the record of the primary.
+		// This separate request loads the script into the server. If the primary is unknown, it also reads the record of that primary.
 		if _, err := s.run(ctx, op, some[unprepared]); err != nil {
 			return nil, err
 		}

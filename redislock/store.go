@@ -19,30 +19,30 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A store is the connection of this process to Redis, over a client that belongs to the program.
+// A store is the connection of this process to Redis. It uses a client that belongs to the program.
 //
-// Redis has no sessions. It stores a lease for each contender, which ends one TTL after Redis has last received a request for it. A
-// session exists only in this process: it is a period in which Redis was never silent for as long as a lease lasts.
+// Redis has no sessions. It stores a lease for each contender. The lease ends one TTL after Redis has last received a request about the
+// contender. A session exists only in this process. It is a period in which Redis has always answered within a TTL.
 type store struct {
 	tier    *queue.Tier
 	client  redis.UniversalClient
 	options options
-	where   string // the servers, for people
-	name    string // of this process at Redis
+	where   string // describes the servers in errors
+	name    string // the name of this process in Redis
 	self    second.Description
 
-	sessions, contenders atomic.Int64 // how many there were
-	heard                atomic.Int64 // when the newest renewal was sent that was answered, by the clock of the tier
+	sessions, contenders atomic.Int64 // how many of each this process has created
+	heard                atomic.Int64 // when the newest renewal that was answered was sent, on the clock of the tier
 
-	lag       atomic.Int64 // a time.Duration; see [store.grace period]
-	primaries sync.Map     // by replication id, those that were met, and until when they grant nothing, by the clock of the tier, or 0
-	declared  atomic.Bool  // that the server is new
-	writes    atomic.Int64 // guarded ones, how many there were
-	evicting  atomic.Value // the policy of a server that may evict values, a string
-	warned    sync.Once    // of that
+	lag       atomic.Int64 // a time.Duration that [store.gracePeriod] adds to the TTL
+	primaries sync.Map     // by replication ID: when the grace period of a known primary ends, on the clock of the tier; 0 for none
+	declared  atomic.Bool  // the declaration of WithNewServer has been recorded
+	writes    atomic.Int64 // how many guarded writes there were
+	evicting  atomic.Value // a string: the maxmemory-policy of a server that may evict values
+	warned    sync.Once    // logs the warning about that policy
 }
 
-// open returns a store over client and begins a session.
+// open returns a store that uses client, and starts its tier, which begins a session.
 func open(client redis.UniversalClient, o options) *store {
 	s := &store{client: client, options: o, where: endpoint(client), name: rand.Text(), self: second.Describe(o.Label)}
 	s.tier = queue.New(queue.Config{
@@ -50,14 +50,14 @@ func open(client redis.UniversalClient, o options) *store {
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
 	}, s)
 	if single, ok := client.(*redis.Client); ok {
-		s.client = single.WithTimeout(s.tier.Patience()) // of its connections, or a request outlives its end
+		s.client = single.WithTimeout(s.tier.Patience()) // otherwise a request could continue long after its context has ended
 	}
 	s.tier.Spawn(s.listen)
 	s.tier.Start()
 	return s
 }
 
-// endpoint returns the addresses of a client for error texts; for a cluster, those that it was configured with.
+// endpoint returns the addresses of the servers, for error texts. For a cluster, these are the addresses in the client's configuration.
 func endpoint(client redis.UniversalClient) string {
 	switch client := client.(type) {
 	case *redis.ClusterClient:
@@ -75,13 +75,13 @@ func (s *store) clustered() bool {
 	return cluster
 }
 
-// Name returns a new name for a contender. The name begins with the name of the process, which the script reads from it.
+// Name returns a new name for a contender. It begins with the name of the process, because the script needs that name for messages.
 func (s *store) Name(string) string { return s.name + "." + strconv.FormatInt(s.contenders.Add(1), 36) }
 
-// Close leaves the client open.
+// Close does not close the client, because that belongs to the program.
 func (s *store) Close() {}
 
-// Do executes a command in Redis with one script call.
+// Do executes a command in Redis. Most commands are one call of the script.
 func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	switch c.Op {
 	case queue.Open:
@@ -102,7 +102,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 	return s.answered(c, words)
 }
 
-// answered translates the script's answer to a command.
+// answered translates an answer of the script into the answer to the command.
 func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	var err error
 	switch {
@@ -117,7 +117,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		a.Value, err = valueIn(words)
 	case c.Op == queue.Ask, c.Op == queue.Resize, c.Op == queue.Save, c.Op == queue.Load:
 	case c.Op == queue.Leave:
-		if !s.clustered() && slices.Equal(words, []string{"0"}) { // else the client may have repeated the request
+		if !s.clustered() && slices.Equal(words, []string{"0"}) { // a cluster client may have repeated the request, so there "0" proves nothing
 			a.Removed = queue.Missing
 		}
 	case c.Op == queue.Try && len(words) == 2 && words[0] == "busy":
@@ -132,13 +132,13 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		a.View, err = view(c.ID, words)
 	}
 	if err != nil {
-		return queue.Answer{Err: err} // and it is not known what was done
+		return queue.Answer{Err: err} // the Outcome is Unknown
 	}
 	a.Outcome = queue.Done
 	return a
 }
 
-// begin reads what a process has to know about the server, at the start of a session.
+// begin starts a session. It checks the servers, and reads what this process has to know about them.
 func (s *store) begin(ctx context.Context) queue.Answer {
 	sent := s.tier.Now()
 	if _, err := call(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.examine(ctx) }); err != nil {
@@ -152,16 +152,16 @@ func (s *store) begin(ctx context.Context) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.TTL}
 }
 
-// most is the number of requests in one pipeline.
+// most is the greatest number of requests in one pipeline.
 const most = 256
 
-// beat sends a heartbeat for each contender. beat waits for each pipeline as long as for any other request. If Redis was silent for a
-// TTL, the session is over, and no heartbeat counts.
+// beat sends a heartbeat for each contender, in one or more pipelines. It waits for each pipeline as long as for any other request. If
+// Redis has not answered for a TTL, the session has ended, and beat sends no heartbeats.
 func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	sent := s.tier.Now()
 	silent := sent-time.Duration(s.heard.Load()) > s.options.TTL
 	if silent || len(all) == 0 {
-		a = s.Do(s.tier.Context(), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: records}}) // where no contender queues
+		a = s.Do(s.tier.Context(), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: records}}) // a path at which no contender can queue
 		switch {
 		case a.Outcome != queue.Done:
 			return a
@@ -183,7 +183,7 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	return a
 }
 
-// renewed returns the view that the answer to a heartbeat shows. If the heartbeat is refused, only this contender is lost.
+// renewed returns the view in the answer to a heartbeat. If Redis has refused the heartbeat, only this contender is lost.
 func renewed(id string, cmd *redis.Cmd) queue.View {
 	words, err := cmd.StringSlice()
 	v, unread := view(id, words)
@@ -193,8 +193,8 @@ func renewed(id string, cmd *redis.Cmd) queue.View {
 	return v
 }
 
-// goodbye removes all contenders of the process from their queues. A contender that is left ends with its lease. It uses the client
-// directly, since the tier is closed by now.
+// goodbye removes all contenders of the process from their queues. If that fails, the contenders end with their leases. It uses the client
+// directly, because the tier is closed by now.
 func (s *store) goodbye(ctx context.Context, all []queue.Ref) queue.Answer {
 	for some := range slices.Chunk(all, most) {
 		if _, err := s.send(ctx, string(queue.Leave), some); err != nil {
@@ -204,21 +204,21 @@ func (s *store) goodbye(ctx context.Context, all []queue.Ref) queue.Answer {
 	return queue.Answer{Outcome: queue.Done}
 }
 
-// call makes one request and waits for its answer no longer than [queue.Tier.Patience]: by default the client goes on waiting when its
-// context ends.
+// call makes one request, and waits for the answer no longer than [queue.Tier.Patience]. It runs the request in a separate goroutine,
+// because by default a client continues to wait after the context of a request has ended.
 func call[T any](ctx context.Context, s *store, request func(context.Context) (T, error)) (answer T, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.tier.Patience())
 	defer cancel()
 	return second.Do(ctx, s.tier.Spawn, func() (T, error) { return request(ctx) }, func(cause error) error { return cause })
 }
 
-// failed is the answer to a command that has ended with an error.
+// failed returns the answer to a command that has ended with an error.
 func (s *store) failed(err error) queue.Answer {
 	if errors.Is(err, redis.ErrClosed) { // the program has closed its client
 		s.tier.End()
 		return queue.Answer{Err: second.ErrClosed}
 	}
-	// An error that a command inside the script returned may come after the script has written.
+	// If the error comes from a command inside the script, the script may have written something before.
 	a := queue.Answer{Outcome: outcomeOf(err), Err: err, Begun: strings.Contains(err.Error(), "@user_script")}
 	switch a.Outcome {
 	case queue.Unknown:
@@ -230,14 +230,14 @@ func (s *store) failed(err error) queue.Answer {
 	return a
 }
 
-// passing are errors of a server that is temporarily not available, or not for these keys. A server returns them only before a script has
-// written anything.
+// passing has the prefixes of errors that pass: for a while, the server serves no requests, or none about these keys. A server returns
+// these errors only before a script has written anything.
 var passing = []string{
 	"BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN",
 	"ERR max number of clients reached",
 }
 
-// outcomeOf classifies a request that ended with err. Every error that is not known to be harmless is Unknown.
+// outcomeOf returns the outcome of a request that ended with err. If the server has not answered, the outcome is Unknown.
 func outcomeOf(err error) queue.Outcome {
 	var answer redis.Error
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// valued is what the script takes to save a value. It warns once where the value may not stay.
+// valued returns the script's arguments for saving a value. If the server may evict the value, valued logs a warning, but only once.
 func (s *store) valued(c queue.Command) []any {
 	if policy := s.evicting.Load(); policy != nil {
 		s.warned.Do(func() {
@@ -22,7 +22,7 @@ func (s *store) valued(c queue.Command) []any {
 	return []any{c.Turn, c.Data, "keep"}
 }
 
-// valueIn is the value in an answer of the script.
+// valueIn returns the value in an answer of the script.
 func valueIn(words []string) (*second.Value, error) {
 	token, err := strconv.ParseInt(words[0], 10, 64)
 	if err != nil {

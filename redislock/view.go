@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// view parses a contender's state, from the script's answer or from a message.
+// view returns the view of a contender. words come from an answer of the script, or from a message.
 func view(id string, words []string) (v queue.View, err error) {
 	number := func(i int) int64 {
 		n, e := strconv.ParseInt(words[i], 10, 64)
@@ -35,7 +35,8 @@ func view(id string, words []string) (v queue.View, err error) {
 	return v, err
 }
 
-// list parses the queue. The lock of another library, which is the value of the key, comes first.
+// list returns the contenders of a queue. words is an answer of the script. If another library holds the lock, with a value at the lock's
+// key, it comes first.
 func (s *store) list(words []string) (queue []second.Contender, err error) {
 	const size = 6
 	if len(words)%size != 0 {
@@ -58,8 +59,9 @@ func (s *store) list(words []string) (queue []second.Contender, err error) {
 	return queue, nil
 }
 
-// describe returns what a contender says of itself when it enters: its mode, space for the script's own mark, and its process. For other
-// commands it is empty. The script reads it at each acquisition, so its format is quick to parse.
+// describe returns the description of a contender that enters. It has three parts: one character for the mode, one character that the
+// script sets when the lock is asked for, and the description of the process. For commands that enter no contender, it returns "". The
+// script parses the description at each acquisition, so the format is simple.
 func (s *store) describe(c queue.Command) string {
 	mode := "x-"
 	switch {
@@ -71,7 +73,7 @@ func (s *store) describe(c queue.Command) string {
 	return mode + s.self.Now(c.Linger).Line(10)
 }
 
-// contender parses what a contender says of itself. The lock of another library has no description.
+// contender returns the contender whose description is about. The lock of another library has no description.
 func contender(id string, token int64, about string) second.Contender {
 	c := second.Contender{ID: second.Text(id), Token: token}
 	if len(about) >= 2 {
