@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// A conn is a connection for the locks alone. It never goes back to the pool: its settings are ours, and another process may be about
-// to end a statement on it.
+// A conn is a connection that is used only for locks. It is never given back to the pool. Its settings are those of this package, and
+// another process may be about to kill a statement on it.
 type conn struct {
 	*sql.Conn
 	prepared map[string]*sql.Stmt
 }
 
-// connect takes a connection of the pool, and makes the settings that the locks depend on. Each step is one round trip.
+// connect takes a connection from the pool, and sets the settings that the locks depend on. Each step is one round trip.
 func connect(ctx context.Context, db *sql.DB, ttl time.Duration) (*conn, error) {
 	taken, err := db.Conn(ctx)
 	if err != nil {
@@ -35,13 +35,13 @@ func connect(ctx context.Context, db *sql.DB, ttl time.Duration) (*conn, error) 
 	return c, nil
 }
 
-// discard closes the connection.
+// discard closes the connection instead of giving it back to the pool.
 func (c *conn) discard() {
 	c.Raw(func(any) error { return driver.ErrBadConn })
 	c.Close()
 }
 
-// statement prepares a statement once, so that it takes one round trip from then on.
+// statement returns a prepared statement. It prepares each statement once, so that later executions take one round trip.
 func (c *conn) statement(ctx context.Context, sql string) (*sql.Stmt, error) {
 	if s := c.prepared[sql]; s != nil {
 		return s, nil
@@ -53,7 +53,7 @@ func (c *conn) statement(ctx context.Context, sql string) (*sql.Stmt, error) {
 	return s, err
 }
 
-// query executes a prepared statement. After it the connection takes another one, once the rows are closed.
+// query executes a prepared statement. The caller has to close the rows before it sends the next statement on the connection.
 func (c *conn) query(ctx context.Context, sql string, args ...any) (*sql.Rows, error) {
 	s, err := c.statement(ctx, sql)
 	if err != nil {
@@ -62,7 +62,7 @@ func (c *conn) query(ctx context.Context, sql string, args ...any) (*sql.Rows, e
 	return s.QueryContext(ctx, args...)
 }
 
-// row executes a prepared statement, and reads the first row of its answer. It is [sql.ErrNoRows] if there is none.
+// row executes a prepared statement, and scans the first row of the answer. If there is no row, it returns [sql.ErrNoRows].
 func (c *conn) row(ctx context.Context, statement string, args []any, into ...any) error {
 	rows, err := c.query(ctx, statement, args...)
 	if err != nil {
@@ -81,7 +81,7 @@ func (c *conn) row(ctx context.Context, statement string, args []any, into ...an
 	return rows.Close()
 }
 
-// exec executes a prepared statement without an answer.
+// exec executes a prepared statement that returns no rows.
 func (c *conn) exec(ctx context.Context, statement string, args ...any) error {
 	s, err := c.statement(ctx, statement)
 	if err == nil {
@@ -90,15 +90,15 @@ func (c *conn) exec(ctx context.Context, statement string, args ...any) error {
 	return err
 }
 
-// A dialect is what MySQL and MariaDB have each of their own.
+// A dialect has the SQL and the version in which MySQL and MariaDB differ.
 type dialect struct {
-	life      string // what tells this run of this server from any other
-	unlimited string // has no statement end by its time
-	first     int    // the first release that can be used, as 1000 * major + minor
+	life      string // an SQL expression that identifies this server and its start
+	unlimited string // an SQL setting that switches off the time limit of statements
+	first     int    // the oldest release that can be used, as 1000 * major + minor
 }
 
-// The start of the server is when it has been up for zero seconds. Both numbers are of the moment in which the statement has begun, so
-// their difference is the same each time.
+// These expressions compute the time of the server's start as the present time minus the uptime. The server takes both numbers when the
+// statement begins, so the difference is the same each time.
 var (
 	mariaDB = dialect{
 		life: "CONCAT(@@server_id, ' ', @@hostname, ' ', @@port, ' ', UNIX_TIMESTAMP() - (SELECT VARIABLE_VALUE " +
@@ -130,7 +130,7 @@ func (c *conn) prepare(ctx context.Context, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
-	wait := max(1, int(ttl/8/time.Second)) // a refusal comes before the client gives up
+	wait := max(1, int(ttl/8/time.Second)) // the server refuses a statement before the client gives up
 	settings := fmt.Sprintf("SET SESSION time_zone = '+00:00', SESSION autocommit = 1, SESSION sql_mode = '', SESSION wait_timeout = %d, "+
 		"SESSION innodb_lock_wait_timeout = %d, SESSION lock_wait_timeout = %[2]d, SESSION group_concat_max_len = 1000000, "+
 		"SESSION %s, @tierlock_life = %s", 2_000_000, wait, d.unlimited, d.life)
@@ -142,15 +142,15 @@ func (c *conn) prepare(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// errProxy says that what is said on a connection does not reach one session of one server.
+// errProxy means that the statements on a connection do not all reach the same session of the same server.
 var errProxy = errors.New("a proxy in between sends reads to another server than writes, or moves connections; " +
 	"connect to the primary itself")
 
-// errRights says that the user may not do all that locks need.
+// errRights means that the database user lacks rights that the locks need.
 var errRights = errors.New("rights are missing")
 
-// checkRights returns errRights, with what the server says of it, unless the user has all that locks need. It also compares the server
-// that executes procedures with the one that answers queries.
+// checkRights returns an error if the user lacks rights that the locks need. The error wraps errRights and the error of the server.
+// checkRights also compares the server that executes procedures with the server that answers queries. If they differ, it returns errProxy.
 func (c *conn) checkRights(ctx context.Context) error {
 	var written, read string
 	err := c.QueryRowContext(ctx, "CALL tierlock_check()").Scan(&written)
@@ -166,16 +166,18 @@ func (c *conn) checkRights(ctx context.Context) error {
 	return err
 }
 
-// denied are refusals for want of a right on a table, a column, a routine or a database.
+// denied has the numbers of errors that mean that the user lacks a right: on a table, a column, a routine or a database.
 var denied = []uint16{1044, 1142, 1143, 1227, 1370}
 
-// errServer says that the locks cannot be on this server.
+// errServer means that the locks do not work on this server.
 var errServer = errors.New("the locks cannot be on this server")
 
-// others are systems that speak the protocol, and do not lock rows as InnoDB does, or have no stored procedures.
+// others has the names of database systems that speak MySQL's protocol but cannot be used. They do not lock rows as InnoDB does, or they
+// have no stored procedures.
 var others = []string{"TiDB", "Vitess", "OceanBase", "SingleStore", "MemSQL", "Dolt", "PlanetScale", "ClickHouse", "StarRocks", "Doris"}
 
-// checkServer returns the dialect of a server, by what it says of itself.
+// checkServer returns the dialect of a server. version and comment are texts with which the server describes itself. For a server that
+// cannot be used, checkServer returns an error.
 func checkServer(version, comment string) (dialect, error) {
 	for _, name := range others {
 		if strings.Contains(version+" "+comment, name) {
@@ -202,7 +204,7 @@ func checkServer(version, comment string) (dialect, error) {
 	return d, nil
 }
 
-// checkWriters returns errServer for a server whose settings the locks cannot live with.
+// checkWriters returns errServer if the locks do not work with the settings of the server.
 func (c *conn) checkWriters(ctx context.Context) error {
 	rows, err := c.QueryContext(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN "+
 		"('wsrep_on', 'group_replication_single_primary_mode', 'group_replication_group_name', 'binlog_format', 'log_bin')")
@@ -221,8 +223,8 @@ func (c *conn) checkWriters(ctx context.Context) error {
 	return cmp.Or(rows.Err(), checkSettings(is))
 }
 
-// checkSettings refuses clusters in which several servers take writes: there, two transactions may lock the same row at once. It also
-// refuses a binary log that cannot record what the procedures do.
+// checkSettings returns an error for a cluster in which several servers accept writes. In such a cluster, two transactions may lock the
+// same row at the same time. It also returns an error if the binary log cannot record the changes that the procedures make.
 func checkSettings(is map[string]string) error {
 	switch {
 	case is["wsrep_on"] == "ON":

@@ -9,36 +9,37 @@ import (
 	"github.com/tierlock/tierlock/internal/queue"
 )
 
-// Numbers of errors of the server.
+// These are numbers of server errors.
 const (
 	noTable = 1146
 	killed  = 1317
 )
 
-// unsure are errors after which the server may have committed, or none of a server that goes on to serve.
+// unsure has the numbers of errors after which it is unknown whether the server has committed. After most of them, the server or the
+// connection cannot be used any more.
 var unsure = []uint16{
 	0,      // no answer
-	1053,   // it shuts down
-	1180,   // an error in the commit
-	killed, // the statement was
-	1927,   // the connection was, in MariaDB
-	3169,   // and in MySQL
+	1053,   // the server shuts down
+	1180,   // an error during the commit
+	killed, // the statement was killed
+	1927,   // the connection was killed, in MariaDB
+	3169,   // the connection was killed, in MySQL
 }
 
-// unwilling are errors of a server that has no room for a connection, or takes no writes.
+// unwilling has the numbers of errors of a server that accepts no more connections, or no writes.
 var unwilling = []uint16{
-	1040, 1203, 1226, // too many connections, of all or of this user, or too many statements
-	1290, 1792, 1836, // it is read-only
+	1040, 1203, 1226, // too many connections in all, too many of this user, or a resource limit of this user
+	1290, 1792, 1836, // the server or the transaction is read-only
 }
 
-// passing are refusals that another try may not meet.
+// passing has the numbers of errors after which another try may succeed.
 var passing = []uint16{
-	1205, 1213, // a lock wait timeout, a deadlock
-	1021, 1030, 1037, 1038, 1041, 1114, 1206, // no room on the disk, in memory or for locks
-	1969, 3024, // a time limit of the server
+	1205, 1213, // a lock wait timeout; a deadlock
+	1021, 1030, 1037, 1038, 1041, 1114, 1206, // the disk, the memory or the lock table is full
+	1969, 3024, // a time limit of the server was exceeded
 }
 
-// refusal is the number with which a server has refused something, 0 if none has.
+// refusal returns the number of a server error. It returns 0 if err is no server error.
 func refusal(err error) uint16 {
 	if refusal, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return refusal.Number
@@ -46,8 +47,8 @@ func refusal(err error) uint16 {
 	return 0
 }
 
-// classify returns the outcome of a request that ended with err. A server that gives a reason has rolled the transaction back. The
-// exception is a statement that was killed: that may have happened after the commit.
+// classify returns the outcome of a request that ended with err. If the server has returned an error, it has rolled the transaction back.
+// The errors in unsure are exceptions: for example, a statement may have been killed after its commit.
 func classify(err error) queue.Outcome {
 	switch {
 	case err == nil:
@@ -68,13 +69,13 @@ func classify(err error) queue.Outcome {
 	return queue.Denied
 }
 
-// unfit reports whether err says that the server, the database, the user or the proxy in between is none for these locks.
+// unfit reports whether err says that the locks cannot work with this server, database, user or proxy.
 func unfit(err error) bool {
 	return slices.ContainsFunc([]error{errServer, errSchema, errRights, errProxy}, func(unfit error) bool { return errors.Is(err, unfit) })
 }
 
-// answered reports whether a server has said something that holds, be it that it refuses. One that shuts down, has no connection to
-// spare, or is read-only does not count.
+// answered reports whether a request that ended with err was answered by a server that can serve requests. A refusal is an answer. A server
+// that is shutting down, is read-only, or accepts no more connections cannot serve requests.
 func answered(err error) bool {
 	if err == nil || errors.Is(err, errOver) || unfit(err) {
 		return true
@@ -83,15 +84,16 @@ func answered(err error) bool {
 	return !slices.Contains(unsure, number) && !slices.Contains(unwilling, number)
 }
 
-// A notSent is why there is no connection for a request.
+// A notSent is the error that no connection for a request could be opened, so the request was not sent.
 type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
 var errOver = errors.New("the server does not know it any more")
 
-// errNew says that there is another connection, maybe to another server, over which the session was not renewed yet.
+// errNew means that the connection is new and may lead to another server. A renewal of the session on this connection has to come first.
 var errNew = errors.New("over a new connection the session was not renewed yet")
 
-// errBusy says that no connection was free for as long as a request is worth. It says nothing of the server; a renewal does.
+// errBusy means that no connection for requests was free within the time limit of a request. It does not mean that the server cannot be
+// reached. Only a renewal shows that.
 var errBusy = errors.New("no connection for requests is free yet")

@@ -12,21 +12,22 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Tx runs f in a transaction, on a connection of the pool that the locks were made with. It commits the transaction if f returns nil
-// and all locks of guard, a [*tier.Hold] or a [*tier.Bundle], are still ours: an exact fence for data in the same database.
+// Tx is the guarded write of MySQL and MariaDB. It calls f in a transaction, on a connection of the pool that was passed to [New]. Tx
+// commits the transaction only if f returns nil and this process still holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle].
 //
-// The server checks the locks and commits in one call. It grants them to no other process from the check until the commit is done.
-// Before the check, the transaction keeps no process from getting the locks. When a lock is lost or its contender given up, the
-// connection is closed at once, and the server rolls back. F must not commit or roll back, and must not use tx after it has returned.
+// The server checks the locks and commits in one call. From the check until the end of the commit, it grants the locks to no other process.
+// Before the check, the transaction does not keep other processes from acquiring a lock that was lost. When a lock is lost or released, the
+// connection is closed at once, and the server rolls the transaction back. f must not commit or roll back the transaction, and must not use
+// tx after f has returned.
 //
-// The isolation of the transaction is READ COMMITTED. Tables of engines without transactions, and statements that commit by themselves,
-// such as CREATE TABLE, are not guarded.
+// The isolation level of the transaction is READ COMMITTED. Writes to tables of engines without transactions are not guarded. Statements
+// that commit by themselves, such as CREATE TABLE, are not guarded either.
 //
-// Nothing was changed when the error is that of f, or wraps [tier.ErrLost] or [tier.ErrReleased], or is one with which the server
-// refuses something, or the locks are not all of one registry of this package. When the answer to the commit is lost, or does not come
-// within a sixth of the lease TTL, or ctx ends first, the error wraps [tier.ErrUnknown]: it may still be committed, but never after one
-// of the locks went to another process. Until the outcome is known no lock is handed on within the process either. If it never is
-// known, the locks leave the process with the release.
+// If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer to the commit did not arrive within a sixth of the TTL, or
+// before ctx ended. The commit may still take effect, but not after another process has acquired one of the locks. Until the outcome is
+// known, the locks are not handed off within this process. If the outcome does not become known, the release gives the locks back to the
+// store. After any other error nothing was changed. Such an error comes from f, wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal
+// by the server, or says that the locks belong to different registries.
 func Tx(ctx context.Context, guard tier.Guard, f func(tx *sql.Tx) error) error {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {
@@ -42,22 +43,23 @@ func Tx(ctx context.Context, guard tier.Guard, f func(tx *sql.Tx) error) error {
 	return nil
 }
 
-// transact is [Tx] under contenders; check returns an error if their locks are not held.
+// transact is the part of [Tx] for contenders. check returns an error if this process has lost or released one of their locks.
 func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, f func(*sql.Tx) error) error {
 	if err := cmp.Or(check(), context.Cause(ctx)); err != nil {
 		return err
 	}
-	body, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // at its end the driver closes the connection
+	body, cancel := context.WithCancelCause(context.WithoutCancel(ctx)) // when body ends, the driver closes the connection
 	defer cancel(nil)
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer stop()
 	for _, c := range all {
 		defer context.AfterFunc(c.Tenure(), func() { cancel(context.Cause(c.Tenure())) })()
 	}
-	// Others change the contender meanwhile. With another isolation the server may then refuse to lock it.
+	// Other transactions change the row of the contender during this one. With another isolation level, the server might then refuse to lock
+	// the row.
 	tx, err := s.db.BeginTx(body, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err == nil {
-		defer tx.Rollback() // of nothing, once it is committed
+		defer tx.Rollback() // does nothing after a commit
 		err = f(tx)
 	}
 	if err != nil {
@@ -72,7 +74,7 @@ func (s *store) transact(ctx context.Context, all []*queue.Contender, check func
 	return queue.Write(ctx, all, check, func() (queue.Outcome, error) { return s.commit(tx, all, check) })
 }
 
-// commit has the server look for the locks, and commit.
+// commit makes the server check the locks and commit, in one call.
 func (s *store) commit(tx *sql.Tx, all []*queue.Contender, check func() error) (queue.Outcome, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.tier.Patience())
 	defer cancel()

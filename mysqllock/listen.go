@@ -13,20 +13,22 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A listener waits at the server for news of its session, for a nap at most. It takes short naps if no other process can wake it.
+// The listener executes a statement that waits in the server for news of its session. Each such wait lasts for nap at most. If no other
+// process can end the wait, it lasts only for shortNap.
 const (
 	nap      = 2 * time.Second
 	shortNap = 50 * time.Millisecond
 )
 
-// bed is behind the name of a session in that of the lock for which its listener waits. tierlock_beat takes it.
+// bed is a suffix. The listener waits for a MySQL lock (GET_LOCK) whose name ends in the name of the session and this suffix. The keeper
+// holds that lock, because the procedure tierlock_beat takes it.
 const bed = " bed"
 
-// listen hears the news of a session until ctx ends, over one connection after another.
+// listen receives the news of a session until ctx ends. After a connection has broken, it opens another one.
 func (s *store) listen(ctx context.Context, session string) {
 	for failed := 0; ctx.Err() == nil; pause(ctx, s.tier.Patience()/4) {
 		c, err := s.connect(ctx)
-		if err != nil { // renewals tell of that
+		if err != nil { // renewals report that the server cannot be reached
 			continue
 		}
 		heard, err := s.hear(ctx, c, session)
@@ -40,7 +42,8 @@ func (s *store) listen(ctx context.Context, session string) {
 	}
 }
 
-// maxFailed is how many connections in a row may break before anything is heard, until that counts as a fault.
+// maxFailed limits how many connections in a row may break before a wait on them has succeeded. At that number, the tier reports that no
+// news can arrive.
 const maxFailed = 3
 
 func pause(ctx context.Context, d time.Duration) {
@@ -50,14 +53,16 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sleepSQL waits unless there is news. It is one statement, so that no wake is missed: a wake comes after the commit of its news, and
-// either ends this statement or comes before it, which then sees the news. The listener waits for a lock of the server that the keeper
-// has. It does not use SLEEP: all sleeps of a server share one mutex, and delayed one another by seconds.
+// sleepSQL waits unless there is news. It is one statement, so that no wake is missed. A wake is a KILL QUERY that follows the commit of
+// the news. A wake during the statement ends it. After an earlier wake, the statement sees the news and does not wait.
+//
+// The statement waits for a MySQL lock (GET_LOCK) that the keeper holds. It does not use SLEEP, because all sleeps of a server share one
+// mutex, and delayed one another by seconds.
 const sleepSQL = `SELECT IS_USED_LOCK(?) = CONNECTION_ID(), IF((SELECT number FROM tierlock_news WHERE session = ?) > ?, 0, GET_LOCK(?, ?))`
 
-// hear sleeps and reads the news, until the connection is broken. The lock of the server with the name of the session is how others
-// find the connection. All news that there ever was is read first: some came while no connection listened, and another server may
-// have less. It reports whether a wait has ended as it should.
+// hear waits for news and reads it, again and again, until the connection breaks. It takes a MySQL lock (GET_LOCK) with the name of the
+// session, by which other processes find the connection. The first read includes all earlier news of the session. Some of that may have
+// come while no connection listened, and the numbers of another server may be lower. heard is true if at least one wait has succeeded.
 func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, _ error) {
 	name := "tierlock " + session
 	var mine int
@@ -67,15 +72,15 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 	if mine != 1 {
 		return false, errors.New("the server has not yet noticed the end of the connection that listened before")
 	}
-	var newest int64 // news that was read
-	late := 0        // how many times in a row news has come without a wake
+	var newest int64 // the number of the newest news that was read
+	late := 0        // how many times in a row there was news although no wake has ended the wait
 	for {
 		within := nap
 		if late >= 3 {
 			within = shortNap
 		}
 		begun := time.Now()
-		var got sql.NullBool // in MySQL not valid after a wake
+		var got sql.NullBool // the result of GET_LOCK; in MySQL it is NULL after a wake
 		err := s.within(ctx, within+s.tier.Patience(), func(ctx context.Context) error {
 			var here bool
 			err := c.row(ctx, sleepSQL, []any{name, session, newest, name + bed, within.Seconds()}, &here, &got)
@@ -97,14 +102,14 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 		heard = true
 		s.tier.Deafen(nil)
 		before, slept := newest, time.Since(begun) >= within
-		if err := s.readNews(ctx, session, &newest); err != nil { // the next renewal sees to it
+		if err := s.readNews(ctx, session, &newest); err != nil { // the next renewal reads all followed queues
 			pause(ctx, s.tier.Patience()/4)
 			continue
 		}
 		switch {
 		case woken:
 			late = 0
-		case newest == before: // MySQL waits for whole seconds only
+		case newest == before: // MySQL rounds the time to whole seconds, so the wait may have been too short
 			pause(ctx, within-time.Since(begun))
 		case slept:
 			if late++; late == 3 {
@@ -121,7 +126,7 @@ func (s *store) within(ctx context.Context, limit time.Duration, do func(context
 	return do(ctx)
 }
 
-// Follow has the queue of a contender read soon.
+// Follow makes the keeper read the queue of a contender soon.
 func (s *store) Follow(r queue.Ref) {
 	r = at(r)
 	s.mu.Lock()
@@ -136,7 +141,7 @@ func (s *store) Unfollow(r queue.Ref) {
 	delete(s.followers, r.ID)
 }
 
-// stir has the queue at path read soon.
+// stir makes the keeper read the queue at path soon. Followed contenders in that queue then get new views.
 func (s *store) stir(path string) {
 	s.mu.Lock()
 	s.stale[path] = true
@@ -147,11 +152,11 @@ func (s *store) stir(path string) {
 func (s *store) wakeReader() {
 	select {
 	case s.unread <- struct{}{}:
-	default: // it is about to look
+	default: // catchUp has not taken the last value yet, and is about to read
 	}
 }
 
-// catchUp reads the queues that are to be read, over the keeper, until the store is closed.
+// catchUp runs until the store is closed. It reads the queues that have to be read, over the keeper, and reports the new views.
 func (s *store) catchUp() {
 	for {
 		select {
@@ -173,8 +178,8 @@ func (s *store) catchUp() {
 	}
 }
 
-// withKeeper has do use the keeper for as long as a request is worth. Before the session was renewed over it the next renewal sees to
-// what is to be read.
+// withKeeper calls do, which may use the keeper for as long as a request may take. If the session was not renewed over the present keeper
+// yet, withKeeper returns errNew. The next renewal then makes catchUp read all followed queues.
 func (s *store) withKeeper(ctx context.Context, do func(context.Context) error) error {
 	return s.within(ctx, s.tier.Patience(), func(ctx context.Context) error {
 		return s.keep(ctx, func() error {
@@ -186,7 +191,7 @@ func (s *store) withKeeper(ctx context.Context, do func(context.Context) error) 
 	})
 }
 
-// due returns who follows the queues that are to be read, and forgets it.
+// due returns the followed contenders whose queues have to be read, and clears the set of these queues.
 func (s *store) due() []queue.Ref {
 	s.mu.Lock()
 	stale := s.stale
@@ -195,7 +200,7 @@ func (s *store) due() []queue.Ref {
 	return s.following(func(f follower) bool { return stale[f.path] })
 }
 
-// following returns the followers for which the function returns true.
+// following returns the followed contenders for which the function which returns true.
 func (s *store) following(which func(follower) bool) (refs []queue.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,7 +212,7 @@ func (s *store) following(which func(follower) bool) (refs []queue.Ref) {
 	return refs
 }
 
-// tell tells a contender how it stands if it follows.
+// tell reports a view to the tier, if its contender is followed.
 func (s *store) tell(v queue.View) {
 	s.mu.Lock()
 	f, follows := s.followers[v.ID]
@@ -220,7 +225,7 @@ func (s *store) tell(v queue.View) {
 	}
 }
 
-// look returns how contenders stand in their queues.
+// look reads the queues of contenders, and returns the contenders' views.
 func (s *store) look(ctx context.Context, refs []queue.Ref) ([]queue.View, error) {
 	asked := s.now()
 	var paths []any
@@ -246,7 +251,7 @@ func (s *store) look(ctx context.Context, refs []queue.Ref) ([]queue.View, error
 	return s.stand(asked, refs, queues), nil
 }
 
-// stand returns how contenders stand in queues that were asked for then.
+// stand returns the views of contenders in these queues. asked is the value of now from before the queues were read.
 func (s *store) stand(asked int64, refs []queue.Ref, queues map[string][]second.Contender) (views []queue.View) {
 	places := make(map[string]*queue.Places)
 	for _, r := range refs {
@@ -267,21 +272,21 @@ const columns = `SELECT 0, c.path, c.id, c.token, c.since, c.shared, c.asked, c.
 
 const order = " ORDER BY c.path, c.token"
 
-// maxLooks is of how many paths queues are read at a time.
+// maxLooks is how many queues one statement reads at most.
 const maxLooks = 64
 
-// lookSQL reads the queues at n paths.
+// lookSQL returns the statement that reads the queues at n paths.
 func lookSQL(n int) string { return columns + "(?" + strings.Repeat(", ?", n-1) + ")" + order }
 
-// newsSQL reads the queues about which there is news, and first up to which number that is.
+// newsSQL reads the queues about which there is news for a session. Its first row has the number of the newest news.
 var newsSQL = "SELECT number, '', '', 0, 0, FALSE, FALSE, 0, 0, 0, '', 0, '' FROM tierlock_news WHERE session = ? UNION ALL " + columns +
 	"(SELECT path FROM tierlock_contender WHERE session = ? AND told > ?) ORDER BY 2, 4"
 
-// readNews reads the queues about which there is news since what was heard, and tells how the contenders there stand. All who read
-// queues take the keeper, one after another: so what was asked for later is never older.
+// readNews reads the queues about which there is news with a number above heard, and reports the views of the followed contenders there.
+// All reads of queues use the keeper, one after another. Therefore a later read never shows an older state.
 func (s *store) readNews(ctx context.Context, session string, heard *int64) error {
 	return s.withKeeper(ctx, func(ctx context.Context) error {
-		refs, asked := s.following(func(follower) bool { return true }), s.now() // who follows later has not been in the queue
+		refs, asked := s.following(func(follower) bool { return true }), s.now() // a contender that follows later gets a read of its own
 		number, queues, err := read(ctx, s.keeper, newsSQL, session, session, *heard)
 		if err != nil {
 			return err
@@ -295,7 +300,8 @@ func (s *store) readNews(ctx context.Context, session string, heard *int64) erro
 	})
 }
 
-// read reads queues, each as it was at one moment. Lower tokens go first. Who waits for permits is there with those that it wants.
+// read executes a statement that reads queues, each in one snapshot. The contenders of a queue are ordered by token. Permits is the number
+// that a contender wants or has.
 func read(ctx context.Context, c *conn, sql string, args ...any) (number int64, queues map[string][]second.Contender, err error) {
 	rows, err := c.query(ctx, sql, args...)
 	if err != nil {

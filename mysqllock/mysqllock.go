@@ -10,19 +10,20 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// New returns the locks of this process in the database of db, where [Migrate] has made the tables, or the command tierlock migrate.
+// New returns a registry of locks in the database of db. The database needs the tables that [Migrate] or the command tierlock migrate
+// creates. The driver has to be go-sql-driver/mysql.
 //
-// It takes up to six connections of db and keeps them until the registry is closed: one that renews, one that listens, and up to four
-// for requests. So a busy pool does not end leases. New refuses a pool with a limit (SetMaxOpenConns) below eight. The driver has to
-// be go-sql-driver/mysql. [Tx] uses a further connection while it runs. Close the registry before db.
+// New takes up to six connections of db, and keeps them until the registry is closed: one that renews, one that listens, and up to four for
+// requests. Therefore a busy pool does not end leases. New returns an error if the limit of the pool (SetMaxOpenConns) is below eight. Each
+// [Tx] uses one more connection while it runs. Close the registry before db.
 //
-// New waits until there is a session, or ctx is done, so give ctx a deadline. A wrong option is an error at once. If the server cannot
-// be reached, the error wraps the cause of ctx. If the tables are missing or of another version, a right is missing, or the server or
-// the proxy in between cannot be used, the error says so, at once. After an error nothing is left. Once New has returned, the end of
-// ctx has no effect.
+// New blocks until it has a session or ctx ends: give ctx a deadline. It fails at once if an option is wrong, if the tables are missing or
+// have another version, or if a right is missing. It also fails at once if the server or a proxy cannot be used. If the server cannot be
+// reached, the error wraps the cause of ctx. After an error nothing is left in the database. The end of ctx has no effect after New has
+// returned.
 //
-// After a restart or a fail-over of the server no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
-// an asynchronous replica takes over without their rows: "What is promised" in the documentation of this package has the details.
+// After a restart or a failover of the server no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
+// an asynchronous replica takes over without their rows: see "What is promised" in the documentation of this package.
 func New(ctx context.Context, db *sql.DB, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	settings := second.Defaults
 	_, share, err := second.Split[noOption, tier.Option](&settings, opts)
@@ -45,10 +46,11 @@ func New(ctx context.Context, db *sql.DB, opts ...tier.RegistryOption) (*tier.Re
 	return tier.New(t, share...), nil
 }
 
-// A noOption is an option of this store: there are none.
+// noOption is the type of options that only this store has. No option has this type.
 type noOption interface{ onlyOfMySQL() }
 
-// minPool is how many connections a pool has to have at least: those that the locks keep, and two for the program.
+// minPool is the lowest limit of a pool that New accepts. The registry keeps all but two of these connections, and leaves two to the
+// program.
 const minPool = maxRequests + 4
 
 func checkPool(db *sql.DB) error {
@@ -62,7 +64,6 @@ func checkPool(db *sql.DB) error {
 	return nil
 }
 
-// ValidatePath reports whether path may name a lock: not empty, no empty component,
-// no slash at the end, valid UTF-8 without control characters, at most 1024 bytes. Unlike in
-// ZooKeeper it need not begin with a slash; "/locks/x" and "locks/x" are different locks.
+// ValidatePath returns nil if path can name a lock. A lock path is not empty, has no empty component and no slash at the end, and is at
+// most 1024 bytes of UTF-8 without control characters. The path need not begin with a slash; "/locks/x" and "locks/x" are different locks.
 func ValidatePath(path string) error { return second.CheckPath("mysqllock", path, second.Components) }

@@ -14,8 +14,8 @@ import (
 //go:embed schema.sql
 var firstSchema string
 
-// A history is the SQL of the versions of the schema, from firstVersion on. The first one makes the tables and procedures. Each later one
-// changes the version before it into its own. The last statement of each notes its version in tierlock_state.
+// A history has one SQL text for each version of the schema, beginning with firstVersion. The first text creates the tables and procedures.
+// Each later text upgrades the schema from the version before it. The last statement of each text records its version in tierlock_state.
 type history []string
 
 // firstVersion is the oldest version of the schema that can be upgraded.
@@ -23,30 +23,33 @@ const firstVersion = 1
 
 var versions = history{firstSchema}
 
-// newest is the version of a program that knows this history.
+// newest returns the newest version in the history, which is the one that the program needs.
 func (h history) newest() int { return firstVersion + len(h) - 1 }
 
-// Schema is the SQL that makes the tables and procedures, for those who migrate their databases themselves. It is
-// written for the command-line client, and changes the delimiter: mysql DATABASE < schema.sql. It does not upgrade a schema, as
-// [Migrate] does.
+// Schema is the SQL that creates the tables and procedures, for programs with their own database migrations. Execute it with the
+// command-line client (mysql DATABASE < schema.sql), because it changes the delimiter. Unlike [Migrate], it does not upgrade an older
+// schema.
 var Schema = strings.Join(versions, "\n")
 
-// Migrate creates the tables and procedures, whose names begin with tierlock_, in the database of db, or upgrades older ones in place. It
-// does nothing if they are there in the version of this program, or in the next one. Several processes may call it at once. MySQL and
-// MariaDB commit each of these statements by itself, so after an error some of them may have been executed: call it again.
+// Migrate creates tables and procedures in the database of db, or upgrades older ones in place. Their names begin with tierlock_. Migrate
+// does nothing if the schema has the version of this program or the next version. Several processes may call Migrate at the same time.
+// MySQL and MariaDB commit each of its statements separately, so after an error some of them may have been executed. Call Migrate again
+// after an error.
 //
-// A schema serves programs of its own version and of the version before. To upgrade programs one by one, run Migrate of the new
-// release first: holders and waiters of the old release go on. A program refuses a schema that is older than it is, or newer by more than
-// one version, and its error says what to do. Where another transaction has a table, Migrate gives up after a second, which renewals
-// survive, and tries again until ctx is done. Give ctx a deadline.
+// A schema serves programs of its own version and of the previous version. To upgrade programs one by one, run Migrate of the new release
+// first. Holders and waiters of the old release continue. A program refuses a schema that is older than the program, or newer by more than
+// one version. The error says what to do.
 //
-// Migrate needs the rights CREATE, ALTER, INDEX, CREATE ROUTINE, ALTER ROUTINE, SELECT, INSERT and UPDATE on the database. Another user
-// that is to use locks needs
+// Renewals never wait for long: if another transaction has locked a table, Migrate gives up after a second and tries again later, until ctx
+// ends. Give ctx a deadline.
+//
+// Migrate needs the rights CREATE, ALTER, INDEX, CREATE ROUTINE, ALTER ROUTINE, SELECT, INSERT and UPDATE on the database. Grant other
+// users that use locks these rights:
 //
 //	GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON app.* TO locker;
 //
-// All programs that use the same locks should connect as the same user. A user may not wake the connections of another one without the
-// right CONNECTION ADMIN (CONNECTION_ADMIN in MySQL). Without it waiters ask for news 20 times a second.
+// All programs that use the same locks should connect as the same user. A user can wake the connections of another user only with the right
+// CONNECTION ADMIN (CONNECTION_ADMIN in MySQL). Without it, waiters poll 20 times a second.
 func Migrate(ctx context.Context, db *sql.DB) error { return versions.migrate(ctx, db) }
 
 func (h history) migrate(ctx context.Context, db *sql.DB) error {
@@ -55,18 +58,18 @@ func (h history) migrate(ctx context.Context, db *sql.DB) error {
 		if err == nil {
 			return nil
 		}
-		if number := refusal(err); number != 1205 && number != 1213 { // a table that is not free, and a deadlock
+		if number := refusal(err); number != 1205 && number != 1213 { // neither a table that another transaction has locked, nor a deadlock
 			return fmt.Errorf("mysqllock: migrate: %w", err)
 		}
 		select {
-		case <-time.After(400 * time.Millisecond): // for renewals
+		case <-time.After(400 * time.Millisecond): // gives renewals time to succeed
 		case <-ctx.Done():
 			return fmt.Errorf("mysqllock: migrate: %w: %w", context.Cause(ctx), err)
 		}
 	}
 }
 
-// upgrade executes what a database lacks of the history, over a connection that waits a second for a table at most.
+// upgrade executes the SQL of the versions that the database does not have yet. Its connection waits for a table for a second at most.
 func (h history) upgrade(ctx context.Context, db *sql.DB) error {
 	c, err := connect(ctx, db, 8*time.Second)
 	if err != nil {
@@ -100,7 +103,8 @@ func (h history) upgrade(ctx context.Context, db *sql.DB) error {
 	return h.check(ctx, c.Conn)
 }
 
-// execute executes the statements of a version. An interrupted Migrate may have executed some of them, or an earlier text of them.
+// execute executes the statements of a version. A Migrate that was interrupted may have executed some of them before, or may have created
+// procedures from another text of them.
 func execute(ctx context.Context, c *conn, version string) error {
 	_, statements, _ := strings.Cut(version, "DELIMITER //\n")
 	for statement := range strings.SplitSeq(statements, "\n//\n") {
@@ -123,10 +127,10 @@ func execute(ctx context.Context, c *conn, version string) error {
 var repeatable = strings.NewReplacer("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ",
 	"INSERT INTO tierlock_slot", "INSERT IGNORE INTO tierlock_slot")
 
-// errSchema says that the database has no tables that this package can use.
+// errSchema means that the database has no tables that this package can use.
 var errSchema = errors.New("no tierlock tables of the right version")
 
-// found returns the version of the schema in a database, 0 if it has none.
+// found returns the version of the schema in a database, and 0 if there is no schema. It also returns the name of the database.
 func found(ctx context.Context, c *sql.Conn) (version int, database string, err error) {
 	var name sql.NullString
 	if err := c.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&name); err != nil {
@@ -145,8 +149,7 @@ func found(ctx context.Context, c *sql.Conn) (version int, database string, err 
 	return version, name.String, err
 }
 
-// check returns errSchema, with what to do about it, unless the database has a schema for a program that knows this history: one of its
-// own version, or of the next one.
+// check returns errSchema, with advice, unless the schema in the database has the newest version of this history, or the version after it.
 func (h history) check(ctx context.Context, c *sql.Conn) error {
 	version, database, err := found(ctx, c)
 	if err != nil {

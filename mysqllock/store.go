@@ -16,26 +16,27 @@ import (
 )
 
 const (
-	maxRequests = 4 // that are sent at a time; each is over when its transaction is
+	maxRequests = 4 // how many requests can be in progress at the same time, each on its own connection
 	maxTTL      = 24 * time.Hour
 	leaseUnit   = time.Millisecond
 )
 
-// A store is the database as this process sees it. What the lease depends on goes over one connection, the keeper. The listener
-// has one of its own, and what may have to wait for others goes over a few more.
+// A store is the connection of this process to a database. It has several connections. The lease depends only on one of them, the keeper,
+// which renews the session and reads queues. The listener has its own connection. Requests that may have to wait for other transactions use
+// a few more.
 type store struct {
 	db       *sql.DB
 	tier     *queue.Tier
 	settings second.Settings
 	self     second.Description
 	tasks    *second.Tasks
-	ctx      context.Context // ends when nothing is to be said any more
+	ctx      context.Context // ends when the store is closed
 	hangUp   context.CancelFunc
-	away     atomic.Pointer[error] // why the server does not serve, as the last answer says; nil if it does
+	away     atomic.Pointer[error] // why the last request got no answer; nil if it was answered
 
-	turn   chan struct{} // has who uses the keeper
+	turn   chan struct{} // full while a goroutine uses the keeper; guards the next two fields
 	keeper *conn         // nil while there is none
-	known  bool          // the session was renewed over it
+	known  bool          // the session was renewed over this keeper
 
 	listener context.CancelFunc // of the one that listens for the newest session; nil before the first
 	requests chan *conn         // idle connections for requests
@@ -44,15 +45,15 @@ type store struct {
 
 	mu        sync.Mutex          // guards the fields below
 	followers map[string]follower // by ID
-	stale     map[string]bool     // paths of queues that are to be read
+	stale     map[string]bool     // the paths of queues that have to be read
 }
 
 type follower struct {
 	path string
-	told queue.View // the last
+	told queue.View // the last view that was reported
 }
 
-// open returns a tier on a store that begins to ask for a session.
+// open returns a tier with a new store, and starts the tier, which requests a session.
 func open(db *sql.DB, settings second.Settings) *queue.Tier {
 	s := &store{
 		db: db, settings: settings, self: second.Describe(settings.Label), tasks: second.NewTasks(),
@@ -73,7 +74,7 @@ func open(db *sql.DB, settings second.Settings) *queue.Tier {
 	return s.tier
 }
 
-// Close takes a second at most.
+// Close closes the connections of the store. It takes at most a second.
 func (s *store) Close() {
 	s.hangUp()
 	s.tasks.End()
@@ -90,10 +91,10 @@ func (s *store) Close() {
 	}
 }
 
-// Name is that of a contender, or of a session.
+// Name returns a new random name for a contender or a session.
 func (s *store) Name(string) string { return rand.Text() }
 
-// at is a contender in its queue. Permits have one of their own, which is at no path of a lock.
+// at returns r with the path of its queue. The queue for permits has a separate path, which no lock can have.
 func at(r queue.Ref) queue.Ref {
 	if r.Permits > 0 {
 		r.Path += permits
@@ -215,7 +216,7 @@ const (
 	changeSQL = "CALL tierlock_change(?, ?, ?, ?)"
 )
 
-// onConnection executes a command that may have to wait for others.
+// onConnection executes a command on a connection for requests, since the command may have to wait for other transactions.
 func (s *store) onConnection(ctx context.Context, conn *conn, c queue.Command, a *queue.Answer) (err error) {
 	a.Outcome = queue.Done
 	switch c.Op {
@@ -226,13 +227,13 @@ func (s *store) onConnection(ctx context.Context, conn *conn, c queue.Command, a
 		err = conn.row(ctx, leaveSQL, []any{c.Path, c.ID}, &present)
 		a.Removed = removal[present]
 	case queue.Share, queue.Weigh:
-		var has sql.NullBool // not valid if it is not there
+		var has sql.NullBool // NULL if the contender is not in the queue
 		var quiet int64
 		shares, sent := c.Op == queue.Share, time.Now()
 		err = conn.row(ctx, changeSQL, []any{c.Path, c.ID, shares, c.Weight}, &has, &quiet)
-		s.hush(quiet, sent) // first: it may be the first answer of another server
+		s.hush(quiet, sent) // before grant, because this may be the first answer of another server
 		a.View = s.grant(queue.View{ID: c.ID, Known: has.Valid, Token: c.Token, At: s.now(), Reads: shares}, has.Bool)
-		if shares { // a reader keeps others out than a writer
+		if shares { // a reader does not block the same contenders as a writer
 			s.stir(c.Path)
 		}
 	case queue.List:
@@ -259,7 +260,7 @@ func (s *store) onConnection(ctx context.Context, conn *conn, c queue.Command, a
 	return err
 }
 
-// load returns the value beside a lock, nil if there is none.
+// load returns the value that is saved beside a lock, and nil if there is none.
 func load(ctx context.Context, conn *conn, path string) (*second.Value, error) {
 	var token, saved sql.NullInt64
 	var data []byte
@@ -273,7 +274,7 @@ var removal = map[bool]queue.Removal{true: queue.Removed, false: queue.Missing}
 
 func (s *store) enter(ctx context.Context, conn *conn, c queue.Command, a *queue.Answer) error {
 	var alive, first, removed bool
-	var token, others sql.NullInt64 // no token if it does not queue; others if there are that many permits
+	var token, others sql.NullInt64 // token: NULL if the contender is not in the queue; others: the total if it is not c.Permits
 	var quiet int64
 	sent := time.Now()
 	try, lingers := c.Op == queue.Try, c.Linger.Milliseconds()
@@ -299,14 +300,15 @@ func (s *store) enter(ctx context.Context, conn *conn, c queue.Command, a *queue
 	return nil
 }
 
-// quietSQL says for how long the grace period lasts, and since when, and notes nothing. That of a start that is not noted yet begins now.
+// quietSQL returns how many milliseconds of the grace period are left, and when it began. It writes nothing. If the last start of the
+// server is not recorded yet, the grace period counts as just begun.
 const quietSQL = `SELECT CASE WHEN life = '' THEN 0 WHEN life = @tierlock_life
 	THEN GREATEST(0, LEAST(longest_ms, longest_ms + (since - moment) DIV 1000 + 1))
 	ELSE longest_ms END, CASE WHEN life IN ('', @tierlock_life) THEN since ELSE moment END
 	FROM tierlock_state, (SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED) AS moment) m`
 
-// list reads the queue as it was at one moment. In a grace period, the first has the lock if it was in the queue before that, as it
-// then had it already.
+// list reads the queue in one snapshot. In a grace period, a contender at the head of the queue counts as the holder only if it entered
+// before the period began.
 func (s *store) list(ctx context.Context, conn *conn, path string) ([]second.Contender, error) {
 	var quiet, begun int64
 	sent := time.Now()
@@ -323,13 +325,14 @@ func (s *store) list(ctx context.Context, conn *conn, path string) ([]second.Con
 	return list, err
 }
 
-// hush takes over for how long a server has said that it gives no lock to anybody, in answer to what was sent then.
+// hush records an answer of the server that it grants nothing for the next ms milliseconds. sent is when the request was sent.
 func (s *store) hush(ms int64, sent time.Time) {
 	const reason = "the server was started, or took over, and first used less than a lease ago"
 	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, reason)
 }
 
-// grant completes the view of a contender that is first, or not. In a grace period no lock is granted.
+// grant sets in a view whether the contender has the lock. first tells whether the contender is at the head of the queue. In a grace period
+// it does not have the lock.
 func (s *store) grant(v queue.View, first bool) queue.View {
 	q := s.tier.GracePeriod()
 	v.Has, v.InGracePeriod = first && q == nil, q != nil
@@ -339,10 +342,12 @@ func (s *store) grant(v queue.View, first bool) queue.View {
 	return v
 }
 
-// now orders views: those of an answer by when that came, those of a look by when it was asked.
+// now returns the value for At, by which views are ordered. For a view from an answer, it is called when the answer has arrived. For a view
+// from a read of the queue, it is called before the read is sent.
 func (s *store) now() int64 { return int64(s.tier.Now()) }
 
-// keep has do use the keeper, which one at a time does. After an error other than a refusal it is closed.
+// keep waits for the turn, and calls do, which may use the keeper until it returns. If do returns an error, keep closes the keeper, except
+// after errOver and errNew.
 func (s *store) keep(ctx context.Context, do func() error) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -361,8 +366,8 @@ func (s *store) keep(ctx context.Context, do func() error) error {
 	return err
 }
 
-// onKeeper executes a command on the keeper. On a new one that is to be a renewal that was asked for since, so that it names all who
-// count on it.
+// onKeeper executes a command on the keeper. On a new keeper, the first command has to be a renewal or an Open. The tier has to create the
+// renewal after the keeper was opened, because it has to name all contenders that depend on the keeper.
 func (s *store) onKeeper(ctx context.Context, c queue.Command, a *queue.Answer) (err error) {
 	if s.keeper == nil {
 		if c.Op != queue.Open && c.Op != queue.Beat {
@@ -416,7 +421,7 @@ func (s *store) open(ctx context.Context, a *queue.Answer) error {
 	if err := s.keeper.exec(ctx, "CALL tierlock_open(?, ?, ?, ?, ?)", id, ttl, self.Host, self.PID, self.Label); err != nil {
 		return err
 	}
-	if err := s.beat(ctx, queue.Command{Session: id}, a); err != nil { // tells of a grace period
+	if err := s.beat(ctx, queue.Command{Session: id}, a); err != nil { // its answer shows whether there is a grace period
 		return err
 	}
 	a.Name, a.TTL = id, s.settings.TTL
@@ -429,8 +434,9 @@ func (s *store) open(ctx context.Context, a *queue.Answer) error {
 	return nil
 }
 
-// beat renews a session. Before the first renewal on a connection the server says who queues: it may not be the server of before.
-// Then it may not know all contenders, and what it renews is not their lease; and it may know some that were deleted.
+// beat renews a session. A new keeper may lead to another server. Before the first renewal on a keeper, beat therefore reads which
+// contenders the server has. The server may lack contenders of this process, and must not renew their leases. It may also still have
+// contenders that were deleted.
 func (s *store) beat(ctx context.Context, c queue.Command, a *queue.Answer) (err error) {
 	if a.Doubt = !s.known; a.Doubt {
 		if a.Views, err = s.absent(ctx, c); err != nil {
@@ -451,34 +457,34 @@ func (s *store) beat(ctx context.Context, c queue.Command, a *queue.Answer) (err
 	}
 	a.Outcome, s.known = queue.Done, true
 	s.mu.Lock()
-	for _, f := range s.followers { // what the listener missed
+	for _, f := range s.followers { // the listener may have missed news
 		s.stale[f.path] = true
 	}
 	s.mu.Unlock()
 	s.wakeReader()
-	if stale != "" { // who comes first removes them
+	if stale != "" { // the IDs of contenders of an expired session
 		s.tier.Spawn(func() { s.reap(stale) })
 	}
 	return nil
 }
 
-// reap deletes contenders whose sessions are over.
+// reap deletes contenders whose sessions have expired.
 func (s *store) reap(ids string) {
 	ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 	defer cancel()
 	var dropped int
-	err := s.request(ctx, func(c *conn) error { return c.row(ctx, dropSQL, []any{ids}, &dropped) }) // or next time
+	err := s.request(ctx, func(c *conn) error { return c.row(ctx, dropSQL, []any{ids}, &dropped) }) // else the next renewal retries
 	if err == nil && dropped > 0 {
-		s.tier.Renew() // another session may be over, too, and others may wait behind its contenders
+		s.tier.Renew() // another session may have expired, too, and other contenders may wait behind its contenders
 	}
 }
 
 const dropSQL = "CALL tierlock_drop(?)"
 
-// maxDrops is how many contenders are deleted at a time.
+// maxDrops is how many contenders one call deletes at most.
 const maxDrops = 100
 
-// absent returns which of those that a session has are not in a queue.
+// absent returns views of those contenders in c.Among that the server does not have. Each view says that the contender is not in the queue.
 func (s *store) absent(ctx context.Context, c queue.Command) (views []queue.View, err error) {
 	asked := s.now()
 	present, err := s.present(ctx, c.Session)
@@ -497,7 +503,7 @@ func (s *store) absent(ctx context.Context, c queue.Command) (views []queue.View
 	return views, nil
 }
 
-// present returns those that the server has under a session.
+// present returns the contenders that the server has under a session.
 func (s *store) present(ctx context.Context, session string) (refs []queue.Ref, err error) {
 	rows, err := s.keeper.query(ctx, "SELECT path, id FROM tierlock_contender WHERE session = ?", session)
 	if err != nil {

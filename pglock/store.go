@@ -339,7 +339,7 @@ func (s *store) beat(ctx context.Context, l *serverConn, c queue.Command) (a que
 	}
 	s.mu.Unlock()
 	l.schedule(time.Now())
-	if len(stale) > 0 { // contenders whose sessions have expired, at the heads of queues
+	if len(stale) > 0 { // the IDs of contenders whose sessions have expired
 		s.tier.Spawn(func() {
 			ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 			defer cancel()
