@@ -22,14 +22,14 @@ type calls struct {
 	counts map[string]int
 	rules  map[string][]rule
 	hook   func() (lose bool)
-	cut    chan struct{} // closed when it is healed; nil if there is none
+	cut    chan struct{} // closed when the connection is healed; nil while it is not severed
 
 	streams []*stream
-	watches []int64                           // the revisions at which they were to begin, 0 for the present one
-	created func(*etcdserverpb.WatchResponse) // sees the next watch that begins; nil if none is to be seen
+	watches []int64                           // the revisions at which watches were requested to begin; 0 for the present one
+	created func(*etcdserverpb.WatchResponse) // is called when the next watch has begun; nil for no call
 }
 
-// A rule sees each request of a method. It returns true for a request that it has handled itself, by sending it or not.
+// A rule is called with each request of a method. It returns true if the request needs no further handling. It may have sent the request.
 type rule func(call) (handled bool, err error)
 
 type call struct {
@@ -52,7 +52,7 @@ func (c *calls) sever() (heal func()) {
 	})
 }
 
-// through calls f to send or receive something. While the connection is severed it blocks, and then fails.
+// through calls f, which sends or receives something. If the connection is severed, it blocks until heal is called, and then fails.
 func (c *calls) through(ctx context.Context, f func() error) error {
 	if err := c.blocked(ctx); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *calls) blocked(ctx context.Context) error {
 	}
 }
 
-// messages calls hook for each message to the process, apart from those that keep its session.
+// messages makes hook be called for each message to the process, except messages that keep its session alive.
 func (c *calls) messages(hook func() (lose bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *calls) loses(method string) bool {
 
 func keeps(method string) bool { return strings.HasPrefix(method, "Lease") || method == "Status" }
 
-// nameOf gives transactions that delete a key a name of their own.
+// nameOf returns the name of a request. That is its method, except for a transaction that only deletes a key, which has another name.
 func nameOf(method string, req any) string {
 	if txn, ok := req.(*etcdserverpb.TxnRequest); ok && len(txn.Success) == 1 && txn.Success[0].GetRequestDeleteRange() != nil {
 		return "DeleteRange"
@@ -152,7 +152,7 @@ func (c *calls) silence() {
 	}
 }
 
-// begun returns the revisions at which watches were to begin.
+// begun returns the revisions at which watches were requested to begin.
 func (c *calls) begun() []int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *stream) RecvMsg(m any) error {
 	return nil
 }
 
-// count returns the number of requests of a method, or for "" of all requests that do not keep the session.
+// count returns the number of requests of a method. If method is "", it counts all requests except those that keep the session alive.
 func (c *calls) count(method string) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +215,7 @@ func (c *calls) on(method string, r rule) {
 	c.rules[method] = append(slices.Clip(c.rules[method]), r)
 }
 
-// once makes handle decide about the n-th request of a method from now. The returned channel is closed when that request has come.
+// once makes handle decide what happens to the n-th request of a method from now. The returned channel is closed when that request is made.
 func (c *calls) once(method string, n int, handle func(call) error) <-chan struct{} {
 	met := make(chan struct{})
 	var mu sync.Mutex
@@ -233,7 +233,7 @@ func (c *calls) once(method string, n int, handle func(call) error) <-chan struc
 	return met
 }
 
-// drop executes the next request of a method and loses the answer.
+// drop makes the answer to the next request of a method get lost. The request is executed.
 func (c *calls) drop(method string) <-chan struct{} {
 	return c.once(method, 1, func(one call) error {
 		if err := one.send(one); err != nil {
@@ -243,12 +243,12 @@ func (c *calls) drop(method string) <-chan struct{} {
 	})
 }
 
-// delay makes the next request of a method fail as unanswered, and executes it when deliver is called.
+// delay makes the next request of a method fail as if there was no answer. The request is executed later, when deliver is called.
 func (c *calls) delay(t *testing.T, method string) (met <-chan struct{}, deliver func()) {
 	return c.resend(t, method, func(call) error { return errDropped })
 }
 
-// replay returns a function that executes the next request of a method once more.
+// replay records the next request of a method. The returned function executes that request a second time.
 func (c *calls) replay(t *testing.T, method string) (again func()) {
 	_, again = c.resend(t, method, func(one call) error { return one.send(one) })
 	return again

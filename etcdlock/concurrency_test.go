@@ -26,7 +26,7 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 		m, p, q := theirs(t), start(t).at(t, lockPath(t), mode), start(t).reader(t)
 		ours := acquire(t, p)
 		if mode == second.Reading {
-			release(t, acquire(t, q)) // beside us
+			release(t, acquire(t, q)) // readers can have the lock together
 		}
 		wantErr(t, m.TryLock(soon(t)), concurrency.ErrLocked)
 		locks := make(chan error, 1)
@@ -37,7 +37,7 @@ func TestEtcdsMutexAndWeExcludeEachOther(t *testing.T) {
 		select {
 		case err := <-locks:
 			t.Fatalf("locked beside us: %v", err)
-		case <-time.After(200 * time.Millisecond): // longer than their watch may take
+		case <-time.After(200 * time.Millisecond): // longer than a watch of the other library may take
 		}
 		release(t, ours)
 		wantErr(t, <-locks, nil)

@@ -41,11 +41,11 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	wantData(t, "1")
 }
 
-// After ErrUnknown a caller has to read whether its write took effect. After ErrLost or a refusal it need not.
+// After ErrUnknown, a caller has to read whether its write has taken effect. After ErrLost or a refusal, the write has had no effect.
 func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	t.Parallel()
 	type row struct {
-		ops     []clientv3.Op // besides that which puts something
+		ops     []clientv3.Op // additional operations; each transaction also puts a key
 		trouble func(t *testing.T, p *process, key string)
 		want    []error
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The late key is deleted before the end of its lease.
+// If a request is executed late and creates a key, an audit deletes the key before the end of its lease.
 func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]func(t *testing.T, p *process, until context.Context){
@@ -35,7 +35,7 @@ func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	})
 }
 
-// Reading a queue takes etcd through the names of deleted keys until it compacts its history, so acquisitions must reuse names.
+// When a queue is read, etcd walks the names of all deleted keys until it compacts its history. Acquisitions must therefore reuse names.
 func TestTurnsUseFewNames(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -44,7 +44,7 @@ func TestTurnsUseFewNames(t *testing.T) {
 	c := acquire(t, p.mutex(t))
 	for range 10 {
 		release(t, c)
-		between := acquire(t, other) // names go from lock to lock
+		between := acquire(t, other) // one lock reuses a name of another lock
 		used[c.Ref().ID], used[between.Ref().ID] = true, true
 		release(t, between)
 		c = acquire(t, p.mutex(t))
@@ -72,7 +72,7 @@ func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
 	}
 }
 
-// The client repeats some requests by itself. The repeated one must not delete a later key with the same name.
+// The client repeats some requests by itself. A repeated request must not delete a later key with the same name.
 func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
 	t.Parallel()
 	for what, method := range map[string]string{"release": "DeleteRange", "requeue": "Txn"} {
@@ -82,7 +82,7 @@ func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
 			again := p.calls.replay(t, method)
 			if what == "requeue" {
 				release(t, requeue(t, p.mutex(t), first))
-				acquire(t, p.at(t, lockPath(t)+"-other", second.Exclusive)) // takes the new name
+				acquire(t, p.at(t, lockPath(t)+"-other", second.Exclusive)) // uses up the name of the released key
 			} else {
 				release(t, first)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// costs checks the number of requests and writes of f. No other test may write meanwhile.
+// costs calls f, and checks how many requests and writes f makes. No other test may write at the same time.
 func (p *process) costs(t *testing.T, what string, requests int, wrote int64, f func()) {
 	t.Helper()
 	before, revision := p.calls.count(""), writes(t)
@@ -60,7 +60,7 @@ func TestWhatALockCosts(t *testing.T) {
 	need.Empty(t, "left", left(t))
 }
 
-// Locks at paths below have keys with another slash in their names, which may sort before, among and after the keys of the lock.
+// The keys of locks at paths below have another slash after the prefix. They may sort before, among, and after the keys of the lock.
 func TestLocksBelowAreOtherLocks(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
@@ -79,7 +79,7 @@ func TestLocksBelowAreOtherLocks(t *testing.T) {
 	}
 }
 
-// A try is not repeated for each new key of a lock below, which would never end while these locks are in use.
+// TryAcquire does not start again for each new key of a lock at a path below. Otherwise it would never end while such locks are busy.
 func TestTryBesideBusyLocksBelow(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []second.Mode{second.Exclusive, second.Reading} {
@@ -108,21 +108,21 @@ func TestKeyTellsOfItsOwner(t *testing.T) {
 	need.That(t, fmt.Sprintf("%+v", o), o.Token == c.Token() && o.ID == c.Ref().ID && o.Label == "<the label>" && o.Linger == 3*time.Second)
 }
 
-// The audit finds contenders by the keys under a lease.
+// The audit reads the keys under a lease, and finds out from each key which contender it belongs to.
 func TestContenderIsKnownByItsKey(t *testing.T) {
 	for _, ref := range []queue.Ref{{Path: "/a/b", ID: "x-1"}, {Path: "a", ID: "x-1", Reads: true}, {Path: "/a", ID: "x-1", Permits: 12}} {
 		need.Equal(t, "what a key is taken for", refOf(keyOf(ref)), ref)
 	}
 }
 
-// In each queue, one case asks for the view of the last contender, and the other for the views of all.
+// For each queue there are two cases. One computes the view of the last contender, and the other the views of all contenders.
 func TestViews(t *testing.T) {
 	key := func(ref queue.Ref, value string) place {
 		return placeOf(&mvccpb.KeyValue{Key: []byte(keyOf(ref)), CreateRevision: ref.Token, Value: []byte(value)})
 	}
 	const shared = `{"v":1,"shared":true}`
 	for name, c := range map[string]struct {
-		readers string // r, w, or s for a writer that shares, each
+		readers string // one letter for each contender: r for a reader, w for a writer, s for a writer that has let readers in
 		want    queue.View
 	}{
 		"writer behind readers":              {"rrw", queue.View{Ahead: 2, Nearest: second.Contender{Token: 2}}},
@@ -146,7 +146,7 @@ func TestViews(t *testing.T) {
 // ownID returns an ID in the form of [store.Name].
 func ownID(first rune) string { return string(first) + strings.Repeat("A", 25) }
 
-// A key of another program excludes all contenders, even if its value looks like one of ours.
+// A key of another program excludes all contenders, even if its value looks like a value of this package.
 func TestForeignKeysLetNobodyPass(t *testing.T) {
 	reader := queue.Ref{Path: "/x", ID: ownID('B'), Token: 2, Reads: true}
 	for name, ours := range map[string]bool{
@@ -160,7 +160,7 @@ func TestForeignKeysLetNobodyPass(t *testing.T) {
 	}
 }
 
-// A key of another program may have characters that are displayed as others, and its name may be part of another name.
+// A key of another program may have characters that are replaced when they are displayed. Its name may also be part of another name.
 func TestBreakFindsAnyKeyByItsToken(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a\x07\nb", "read-\xff", "X", "7-"} {
@@ -187,7 +187,7 @@ func TestRevokedLeaseIsFollowedByAnotherOneAtOnce(t *testing.T) {
 	p = start(t)
 	held := acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive))
 	revoke(p)
-	release(t, acquire(t, p.mutex(t))) // which finds it
+	release(t, acquire(t, p.mutex(t))) // the acquisition finds that the session has ended
 	need.AtMost(t, "transactions, with two of another lock", p.calls.count("Txn"), 3)
 	need.Equal(t, "why it was lost", second.CauseOf(held.Release()), second.BySession)
 }

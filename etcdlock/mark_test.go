@@ -83,7 +83,7 @@ func TestNeitherTheNextOneIsAskedNorAKeyMadeWhenTheHolderHasGone(t *testing.T) {
 		c := acquire(t, q.mutex(t))
 		p.calls.once("Txn", 1, func(one call) error {
 			release(t, c)
-			if again { // under the same name
+			if again { // the next key has the same name
 				c = acquire(t, q.mutex(t))
 			}
 			return one.send(one)
@@ -102,7 +102,7 @@ func TestShareThatFindsNoKeyFindsTheLoss(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	c, reader := sharing(t, p)
-	p.calls.silence() // it hears of nothing
+	p.calls.silence() // the process gets no events any more
 	does(t, clientv3.OpDelete(keyOf(c.Ref())))
 	wantErr(t, c.Share(soon(t)), second.ErrLost)
 	wantErr(t, c.Release(), second.ErrLost)
@@ -151,15 +151,15 @@ func TestOthersCannotBeAsked(t *testing.T) {
 	need.Equal(t, "the version of their key", need.Get(outside(t).Get(soon(t), key))(t).Kvs[0].Version, 1)
 }
 
-// An enter that is sent again reads fewer keys than the mirror, so the mirror's knowledge, such as a request for the lock, must not be
-// overwritten by it.
+// An Enter that is sent again reads less than the mirror. Its answer must therefore not replace what the mirror has shown, such as that a
+// process has asked for the lock.
 func TestAnEnterThatIsSentAgainKnowsNoMoreThanAtFirst(t *testing.T) {
 	t.Parallel()
 	p := start(t)
-	release(t, try(t, p.mutex(t))) // there is a session
+	release(t, try(t, p.mutex(t))) // makes sure that there is a session
 	enter := queue.Command{Op: queue.Enter, Session: p.store.names.session, Ref: queue.Ref{Path: lockPath(t), ID: "x"}}
 	first := p.store.Do(soon(t), enter)
-	does(t, clientv3.OpPut(lockPath(t)+"/other/key", "")) // a later revision
+	does(t, clientv3.OpPut(lockPath(t)+"/other/key", "")) // increases the revision
 	again := p.store.Do(soon(t), enter)
 	need.That(t, fmt.Sprintf("entered as %+v, and then %+v", first, again),
 		first.Outcome == queue.Done && again.Outcome == queue.Done && again.View.Token == first.View.Token)

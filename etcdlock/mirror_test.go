@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// etcd serves a watch of a past revision from a loop that runs every 100 ms, if anything was written since. The watch therefore begins at
-// the present, and the queue is read after that.
+// If a watch begins at a past revision and anything was written since, etcd serves it from a loop that runs every 100 ms. Therefore the
+// watch begins at the present revision, and the queue is read after that.
 func TestHandOverWaitsForNoResync(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -83,7 +83,7 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	reader, watches := queues(t, p.reader(t)), len(p.calls.begun())
 	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 && len(p.calls.begun()) >= watches })
 	ended(t, "contended", holder.Contended().C())
-	p.calls.silence() // behind it
+	p.calls.silence() // after the other watch has begun
 	share(t, holder)
 	release(t, reader.Must(t), holder, after(t, keeps, elsewhere))
 	need.AtLeast(t, "other streams for watches", p.store.stream.Load(), 2)
@@ -125,7 +125,7 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	before := p.Now()
 	p.store.Follow(ref)
 	m.tellLocked(ref, 0)
-	m.tellLocked(ref, before) // by a look that was under way when the contender came
+	m.tellLocked(ref, before) // a read of the queue that was sent before the contender followed
 	need.That(t, "told that it is gone", p.count("", queue.Unknown) == 0)
 	m.tellLocked(ref, p.Now()+1)
 	need.Equal(t, "times told by a look that came later", p.count("", queue.Unknown), 1)

@@ -51,7 +51,7 @@ func TestTryWhereNobodyIsSaysSo(t *testing.T) {
 	need.WantMention(t, need.ErrOf(p.mutex(t).TryAcquire(soon(t))), "cannot be reached at 127.0.0.1:1")
 }
 
-// told starts a process whose server's answers are changed, and returns the process and its log.
+// told starts a process, and returns it with its log. The function say changes the server's answers to requests of a method.
 func told(t *testing.T, method string, say func(reply any)) (*process, *logtest.Log) {
 	t.Helper()
 	p := prepare(t, []string{server(t).Addr()}, "")
@@ -71,7 +71,7 @@ func TestTTLIsTheOneThatWasGranted(t *testing.T) {
 	p, log := told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 7 })
 	release(t, acquire(t, p.mutex(t)))
 	need.Equal(t, "requests take, of a TTL of 7 s,", p.Patience(), 7*time.Second/6)
-	p.Close() // which waits for the log
+	p.Close() // waits until all lines are logged
 	need.Equal(t, "lines in "+log.String(), len(log.Lines(slog.LevelWarn, "raised")), 1)
 	p, _ = told(t, "LeaseGrant", func(reply any) { reply.(*etcdserverpb.LeaseGrantResponse).TTL = 0 })
 	need.WantMention(t, need.ErrOf(p.mutex(t).Acquire(soon(t))), "a lease of 0s")
@@ -129,10 +129,10 @@ func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	} else if etcdversion.TooOld(status.Version) {
 		t.Skip("3.4.23, which is too old for other reasons, hangs after the change of a password")
 	}
-	p.open(t) // with a TTL that gives the server time to look at passwords
+	p.open(t) // the TTL is long, because the server takes time to check passwords
 	acquire(t, p.mutex(t)).Contended().C()
 	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 })
-	need.Get(p.client.UserChangePassword(soon(t), "root", "r"))(t) // which ends the tokens
+	need.Get(p.client.UserChangePassword(soon(t), "root", "r"))(t) // makes all auth tokens expire
 	acquire(t, p.at(t, lockPath(t)+"-2", second.Exclusive)).Contended().C()
 	eventually(t, "a queue that is watched, and not looked at all the time", func() bool {
 		before := p.calls.count("Range")

@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An alone is an etcd for one test, whose data can be set back.
+// An alone is an etcd server that only one test uses. Its data can be set back to an earlier state.
 type alone struct {
 	*etcdserver.Server
 	backup string
@@ -30,7 +30,7 @@ func startAlone(t *testing.T) *alone {
 	if testing.Short() {
 		t.Skip("restarts a server")
 	}
-	server(t) // skips the test where there is no etcd
+	server(t) // skips the test if there is no etcd on this machine
 	s := need.Get(etcdserver.Start(soon(t), etcdserver.Config{}))(t)
 	t.Cleanup(func() { s.Stop() })
 	return &alone{s, filepath.Join(t.TempDir(), "backup")}
@@ -38,7 +38,7 @@ func startAlone(t *testing.T) *alone {
 
 func (a *alone) data() string { return filepath.Join(a.Dir(), "data") }
 
-// saves keeps a copy of the server's data.
+// saves makes a copy of the server's data.
 func (a *alone) saves(t *testing.T) {
 	t.Helper()
 	a.Kill()
@@ -46,7 +46,7 @@ func (a *alone) saves(t *testing.T) {
 	need.OK(t, a.Restart(soon(t)))
 }
 
-// goesBack restarts the server with the copy.
+// goesBack restarts the server with the copy of its data.
 func (a *alone) goesBack(t *testing.T) {
 	t.Helper()
 	a.Kill()
@@ -66,8 +66,8 @@ func (a *alone) keys(t *testing.T) (keys []string) {
 	return keys
 }
 
-// The backup has the leases of all processes, but none of their later writes: locks taken since are free, waiters have no key, and
-// released locks are taken. The TTL is so long that the renewal comes before any periodic read of a queue.
+// The backup has the leases of all processes, but not their later writes. After the restore, locks that were taken later are free, waiters
+// have no keys, and locks that were released are taken. The TTL is so long that a renewal comes before any periodic read of a queue.
 func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
@@ -111,8 +111,8 @@ func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	release(t, kept)
 }
 
-// The answer to a request that was sent after another answer is newer, whatever its revision. No renewal is due meanwhile: the next one
-// is 15 s away.
+// If a request is sent after an answer has arrived, the answer to that request is newer, even if its revision is lower. During the test, no
+// renewal is due, because the next one comes after 15 s.
 func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
@@ -122,7 +122,7 @@ func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 		release(t, acquire(t, p.mutex(t)))
 	}
 	h := acquire(t, p.mutex(t))
-	h.RevokeRequested() // it listens
+	h.RevokeRequested() // starts the mirror of the queue
 	etcd.goesBack(t)
 	p.store.mu.Lock()
 	m := p.store.mirrors[prefixOf(h.Ref())]
@@ -131,8 +131,8 @@ func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 	wantErr(t, h.Err(), second.ErrLost)
 }
 
-// A server with an alarm executes nothing until an operator has acted. A server that is overloaded has not started to execute the
-// request.
+// A server with an alarm executes no request until an operator has handled the alarm. An overloaded server refuses a request before it
+// executes any of it.
 func TestWhatARefusalMeans(t *testing.T) {
 	for err, want := range map[error]queue.Outcome{
 		rpctypes.ErrNoSpace:         queue.Failed,
@@ -147,7 +147,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}
 }
 
-// After a restore a key may exist again with less than its process now asks for.
+// After a restore, a deleted key may exist again. It may have fewer permits than its process now asks for.
 func TestKeyThatIsBackIsNotTakenForANewOne(t *testing.T) {
 	t.Parallel()
 	p, q := start(t).of(t, 3), start(t).of(t, 3)

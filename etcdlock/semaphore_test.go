@@ -40,7 +40,7 @@ func (s semaphore) take(t *testing.T, k int) []second.Permit {
 	return taken
 }
 
-// try takes k permits, or checks that it fails with refusal.
+// try takes k permits. If refusal is not nil, it checks that this fails with the error refusal.
 func (s semaphore) try(t *testing.T, k int, refusal error) []second.Permit {
 	t.Helper()
 	taken, err := s.TryAcquire(soon(t), k)
@@ -107,7 +107,7 @@ func TestTryThatIsOvertakenTakesNothing(t *testing.T) {
 	need.Equal(t, "how often nobody else has queued", q.count(queue.Try, queue.Locked), 1)
 }
 
-// The permits of a contender only decrease, in whatever order its requests are executed.
+// The permits of a contender never increase, even if its requests are executed in another order than they were sent.
 func TestLateRequestTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	for what, late := range map[string]func(p semaphore) (rest []second.Permit){
@@ -139,7 +139,7 @@ func TestLateRequestTakesNothingBack(t *testing.T) {
 		},
 		"enter": func(p semaphore) []second.Permit {
 			_, deliver := p.calls.delay(t, "Txn")
-			taken := p.take(t, 3) // by the second one
+			taken := p.take(t, 3) // the second request of the acquisition takes them
 			p.give(t, taken[:2]...)
 			deliver()
 			return taken[2:]
@@ -154,8 +154,8 @@ func TestLateRequestTakesNothingBack(t *testing.T) {
 	}
 }
 
-// A request may find a newer value than the one that was known when it was made. It compares the numbers of permits, and not only whether
-// the value has changed.
+// A request may find another value of the key than the process knew when it sent the request. The request then compares the numbers of
+// permits, and never increases the number.
 func TestWeightOnlyBecomesLess(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 5)
@@ -166,19 +166,19 @@ func TestWeightOnlyBecomesLess(t *testing.T) {
 		a := p.store.Do(soon(t), queue.Command{Op: queue.Weigh, Session: p.store.names.session, Ref: c.Ref(), Weight: weight})
 		need.That(t, fmt.Sprintf("to weigh %d: %+v", weight, a), a.Outcome == queue.Done && a.View.Known)
 	}
-	for _, weight := range []int{2, 3, 2} { // the greater one was made first
+	for _, weight := range []int{2, 3, 2} { // the request for 3 permits is executed late
 		weigh(weight)
 		_, o := stored(t, left(t)[0])
 		need.Equal(t, "permits that it has", o.Permits, 2)
 	}
-	p.store.written.Clear() // as nothing is known behind a request without an answer
+	p.store.written.Clear() // as after a request without an answer, when the value is unknown
 	weigh(3)
 	_, o := stored(t, left(t)[0])
 	need.Equal(t, "permits that it has", o.Permits, 2)
 	p.give(t, taken...)
 }
 
-// A key that does not say how many permits it wants may want all of them.
+// If the value of a key does not say how many permits the contender wants, it counts as wanting all of them.
 func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 3)
@@ -193,7 +193,8 @@ func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	p.take(t, 3)
 }
 
-// The number of permits in a key counts, whichever program has created the key. A key without a number does not belong to a semaphore.
+// The total number of permits in the name of a key counts, even if another program has created the key. A key without a number does not
+// belong to a semaphore.
 func TestAnotherNumberIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -213,7 +214,8 @@ func TestAnotherNumberIsFollowed(t *testing.T) {
 	}
 }
 
-// The key with the number belongs to no contender. If its value is not a number, the error names the key.
+// A Resize stores the total number of permits in a key that belongs to no contender. If the value of that key is not a number, the error
+// names the key.
 func TestNumberThatWasSet(t *testing.T) {
 	t.Parallel()
 	p, q := start(t).of(t, 3), start(t).of(t, 5)

@@ -32,7 +32,7 @@ type (
 	wait = waittest.Wait
 )
 
-// shared is the etcd that all tests share, with a client of its own.
+// shared is the etcd server that all tests share, with a client that belongs to no process.
 var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = etcdserver.Start(context.Background(), etcdserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
@@ -75,20 +75,20 @@ func stored(t *testing.T, key string) (*mvccpb.KeyValue, owner) {
 	return answer.Kvs[0], o
 }
 
-// does executes an operation as another program would.
+// does executes an operation in etcd, like another program.
 func does(t *testing.T, op clientv3.Op) {
 	t.Helper()
 	need.Get(outside(t).Do(soon(t), op))(t)
 }
 
-// writes returns the revision of the shared server, which counts them.
+// writes returns the revision of the shared server, which grows by one with each write.
 func writes(t *testing.T) int64 {
 	t.Helper()
 	answer := need.Get(outside(t).Get(soon(t), "/"))(t)
 	return answer.Header.Revision
 }
 
-// A process is one process that uses the library: a tier over a client of its own, whose requests can be disturbed.
+// A process simulates a process that uses the library. It has a tier with its own client, and a test can disturb the client's requests.
 type process struct {
 	*queue.Tier
 	store  *store
@@ -99,8 +99,8 @@ type process struct {
 	records []queue.Record
 }
 
-// brief is the TTL of a process in tests that wait for a lease, a renewal, or a periodic read. Other processes have a TTL so long that
-// nothing of this happens, and that a busy machine can answer all requests in time.
+// brief is the TTL in tests that wait for the end of a lease, a renewal, or a periodic read. In all other tests, the TTL is so long that
+// none of these happens during the test, and that a busy machine answers all requests in time.
 const brief = 3 * time.Second
 
 // start returns another process at the shared server. It ends with the test.
@@ -125,7 +125,7 @@ func launch(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process 
 	return p
 }
 
-// prepare returns a process that has only a client yet, with that password, if any.
+// prepare returns a process that has a client but no tier yet. If password is not "", the client uses it.
 func prepare(t testing.TB, addrs []string, password string) *process {
 	t.Helper()
 	p := &process{calls: &calls{counts: make(map[string]int), rules: make(map[string][]rule)}}
@@ -155,7 +155,7 @@ func (p *process) open(t testing.TB, opts ...tier.RegistryOption) {
 	p.Tier = p.store.tier
 }
 
-// count returns how many commands ended with an outcome, without notifications.
+// count returns how many commands of one kind had the given outcome. Notifications do not count.
 func (p *process) count(op queue.Op, outcome queue.Outcome) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,7 +185,7 @@ func (p *process) at(t *testing.T, path string, mode second.Mode) lock {
 	return waittest.At(t, p, path, second.Options{Mode: mode})
 }
 
-// These use the path of the test's lock.
+// These methods return handles for the test's lock.
 func (p *process) mutex(t *testing.T) lock  { return p.at(t, lockPath(t), second.Exclusive) }
 func (p *process) writer(t *testing.T) lock { return p.at(t, lockPath(t), second.Writing) }
 func (p *process) reader(t *testing.T) lock { return p.at(t, lockPath(t), second.Reading) }
@@ -202,7 +202,7 @@ func try(t *testing.T, l lock) *queue.Contender {
 	return waittest.Granted(t, g, err)
 }
 
-// locked checks that a try returns ErrLocked.
+// locked checks that TryAcquire returns ErrLocked.
 func locked(t *testing.T, l lock) {
 	t.Helper()
 	wantErr(t, need.ErrOf(l.TryAcquire(soon(t))), second.ErrLocked)
@@ -221,7 +221,7 @@ func queues(t *testing.T, l lock) *wait {
 	return waittest.Queue(t, l, func() int { return len(left(t)) })
 }
 
-// after returns the result of a wait, after the given holders have released the lock.
+// after makes the given holders release the lock, and returns the grant that the waiter then gets.
 func after(t *testing.T, w *wait, holders ...*queue.Contender) *queue.Contender {
 	t.Helper()
 	release(t, holders...)

@@ -27,11 +27,11 @@ func TestTier(t *testing.T) {
 	}).Record(t, "etcd", "../docs/promises/etcd.md")
 }
 
-// ensembleHarness is the harness of a real ensemble.
+// ensembleHarness returns the harness with which the tier suite runs on a real etcd cluster.
 func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	ctx := t.Context()
 	check := func(err error) { need.WantErr(t, "the harness", err, nil) }
-	// Each operation uses a client of its own, because a test counts goroutines.
+	// Each operation opens and closes a client, because a test counts goroutines.
 	do := func(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 		operator, err := clientv3.New(clientv3.Config{Endpoints: e.Addrs(), Logger: zap.NewNop()})
 		if err != nil {
@@ -49,7 +49,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 		return answer.Get().Kvs, nil
 	}
 	left := func(prefix string) int {
-		ctx, cancel := context.WithTimeout(ctx, time.Second) // it looks again
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // the caller repeats this
 		defer cancel()
 		keys, err := keysOf(ctx, prefix)
 		keys = slices.DeleteFunc(keys, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == numberKey(prefix) })
@@ -67,7 +67,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 				Cut:  p.calls.sever,
 				Kill: func() {
 					p.calls.sever()
-					p.calls.on("LeaseRevoke", func(call) (bool, error) { return true, errDropped }) // no goodbye
+					p.calls.on("LeaseRevoke", func(call) (bool, error) { return true, errDropped }) // the process ends without a Goodbye
 					p.end()
 				},
 				Messages: p.calls.messages,

@@ -11,7 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// What etcd compares are texts: those of a cluster whose revisions were higher are greater, and so is another program's.
+// etcd compares values as texts. A text may be greater than the new one without being later: it may come from a cluster whose revisions
+// were higher, or from another program.
 func TestSaveReplacesEveryTextButALaterOneOfItsHolder(t *testing.T) {
 	t.Parallel()
 	locks := tier.New(start(t))

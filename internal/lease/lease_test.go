@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A contender records what a lease calls on it.
+// A contender records the calls of Lose.
 type contender struct {
 	onLose func()
 
@@ -47,7 +47,7 @@ type bubble struct {
 	*lease.Lease[*contender]
 	a, b, c contender
 	vouch   bool
-	looks   atomic.Int64 // at whether the lease is valid
+	looks   atomic.Int64 // counts how often the lease was checked
 	clock   *clock.Clock
 }
 
@@ -98,7 +98,7 @@ func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a, &b.b)
 		b.enrol(&b.c)
-		b.enrol(&b.a) // as when a node is looked up that was granted meanwhile
+		b.enrol(&b.a) // enrolling a holder again changes nothing
 		need.That(t, "not valid before", b.Valid())
 		b.wantAt(term, true, true, false)
 		need.WantErr(t, "the loss", b.a.loss, second.ErrLost)
@@ -124,7 +124,7 @@ func TestLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
 	})
 }
 
-// A process that was stopped runs no timer.
+// In a paused process, no timer fires.
 func TestRenewalThatComesTooLateRevivesNoHold(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -183,7 +183,7 @@ func TestWhatHasLeftIsNotLost(t *testing.T) {
 	})
 }
 
-// Waiters must learn of the end, too: their places in the queue are gone. After it no contender can become a holder any more.
+// Waiters must learn of the end, too, because their places in the queue are lost. After the end, no contender can become a holder.
 func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -202,7 +202,7 @@ func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	})
 }
 
-// Timers stand still while a machine sleeps, and no other code of this process checks the clock.
+// Timers stop while a machine sleeps. In this test, no other code checks the clock.
 func TestHoldsAreLostSoonAfterASleepThatOutlastedTheTerm(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a, &b.b)
@@ -225,7 +225,7 @@ func TestAStepOfTheWallClockEndsNoLease(t *testing.T) {
 	})
 }
 
-// The wall clock does not show the sleep here, so only the renewal can detect it.
+// In this test the wall clock does not show the sleep, so only the renewal can detect it.
 func TestARenewalRevivesNoHoldThatASleepHasEnded(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -238,7 +238,7 @@ func TestARenewalRevivesNoHoldThatASleepHasEnded(t *testing.T) {
 	})
 }
 
-// A goroutine that checks at the same moment finds all holds lost: a lapse is one step.
+// A lapse ends all holds in one step. A goroutine that checks at the same moment finds all of them lost.
 func TestLapseIsSeenWhole(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a, &b.b, &b.c)
@@ -247,10 +247,10 @@ func TestLapseIsSeenWhole(t *testing.T) {
 		whole := make(chan bool, 1)
 		other := sync.OnceFunc(func() {
 			go func() {
-				b.Lapse() // waits for the one that is under way
+				b.Lapse() // waits for the call of Lapse that is in progress
 				whole <- b.a.IsLost() && b.b.IsLost() && b.c.IsLost()
 			}()
-			for range 1000 { // it blocks on a mutex, which no bubble waits for
+			for range 1000 { // synctest.Wait cannot be used, because the other goroutine blocks on a mutex
 				runtime.Gosched()
 			}
 		})
@@ -260,7 +260,7 @@ func TestLapseIsSeenWhole(t *testing.T) {
 	})
 }
 
-// A process that takes a lock ten thousand times within a term would keep as many timers.
+// Otherwise a process that takes a lock ten thousand times within a term would keep ten thousand timers.
 func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
 	play(t, 2*term, func(b *bubble) {
 		b.hold(&b.a, &b.b)

@@ -15,9 +15,9 @@ type badTier struct {
 	try     func(ctx context.Context, c badClaim) (second.Grant, error)
 	requeue func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error)
 	queue   func([]second.Contender)
-	mode    func(second.Mode) second.Mode // what a claim is in truth
+	mode    func(second.Mode) second.Mode // changes the mode of a claim
 	wait    func(*second.Wait) *second.Wait
-	grant   func(badGrant) second.Grant // what a grant is wrapped in
+	grant   func(badGrant) second.Grant // wraps a grant in another type
 	close   func(second.Tier) error
 	notify  func(second.Connection, func(second.Connection))
 }
@@ -169,7 +169,7 @@ func (g *alarm) Release() error {
 	return g.Grant.Release()
 }
 
-// forgetful has releases that do not return some losses.
+// A forgetful grant is released without an error even if it was lost, if the loss is of.
 type forgetful struct {
 	badGrant
 	of error

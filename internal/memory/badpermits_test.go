@@ -19,7 +19,7 @@ type badSemaphore struct {
 	release func(s second.Semaphore, permits []second.Permit) error
 	permit  func(second.Permit) second.Permit // what each is wrapped in
 	queue   func([]second.Contender)
-	total   func(int) int // how many there are in truth
+	total   func(int) int // changes the total number of permits
 }
 
 func (b badSemaphore) Acquire(ctx context.Context, d *second.Demand) ([]second.Permit, error) {
@@ -75,13 +75,13 @@ type badPermit struct {
 	good second.Permit
 }
 
-// unlosable never reports a loss.
+// An unlosable permit never reports a loss.
 type unlosable struct{ second.Permit }
 
 func (unlosable) Context() context.Context  { return context.Background() }
 func (unlosable) ErrAt(time.Duration) error { return nil }
 
-// falling has tokens that decrease.
+// Permits of type falling have tokens that decrease.
 type falling struct{ second.Permit }
 
 func (f falling) Token() int64 { return 1<<40 - f.Permit.Token() }
@@ -96,7 +96,7 @@ func whole(k int) *second.Demand {
 	}}
 }
 
-// A badSemaphores is a tier with such semaphores.
+// A badSemaphores is a tier whose semaphores are badSemaphores.
 type badSemaphores struct {
 	second.Tier
 	bad badSemaphore
@@ -120,7 +120,7 @@ func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
 	type permits = []second.Permit
 	for _, c := range []struct {
 		name string
-		want []string // tests that fail
+		want []string // the tests of the suite that have to fail
 		bad  badSemaphore
 	}{
 		{"there is one more", []string{"permits", "permits-order", "permits-try", "permits-stopped"},

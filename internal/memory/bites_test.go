@@ -17,7 +17,7 @@ import (
 // The suite finds the defects of a tier, and none in a correct one. For a defective tier only those tests run that have to fail.
 func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 	type row struct {
-		want []string // tests that fail
+		want []string // the tests of the suite that have to fail
 		tier badTier
 	}
 	need.Each(t, map[string]row{
@@ -152,7 +152,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			return t.Close()
 		}}},
 	}, func(t *testing.T, c row) {
-		if c.want != nil && !slices.Contains(c.want, "close") { // whose goroutines are counted
+		if c.want != nil && !slices.Contains(c.want, "close") { // the test "close" counts goroutines
 			t.Parallel()
 		}
 		bites(t, c.want, func(p *tiertest.Process) {
@@ -164,12 +164,13 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 	})
 }
 
-// bites checks that these tests of the suite fail, or with no tests that all pass, when processes have the defect.
+// bites runs tests of the suite with processes that the function spoil has changed, and checks that the tests in want fail. If want is
+// empty, it runs the whole suite, and checks that all tests pass.
 func bites(t *testing.T, want []string, spoil func(*tiertest.Process)) {
 	t.Helper()
 	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		inBubble(t, func(t *testing.T, h tiertest.Harness) {
-			t.Cleanup(func() { time.Sleep(time.Hour); synctest.Wait() }) // for what is late
+			t.Cleanup(func() { time.Sleep(time.Hour); synctest.Wait() }) // until late commands are executed
 			dial := h.Dial
 			h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
 				p := dial(tb, lease)
@@ -191,7 +192,7 @@ func bites(t *testing.T, want []string, spoil func(*tiertest.Process)) {
 	}
 }
 
-// On a busy machine it may take a lease until the store has stopped, and the lock is lost before that.
+// On a busy machine it may take longer than a lease to stop the store. The lock is then lost before the store has stopped.
 func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
 	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		inBubble(t, func(t *testing.T, h tiertest.Harness) {

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// inBubble has each promise tested with a server of its own, in virtual time.
+// inBubble runs a test of the suite in virtual time, with a new server.
 func inBubble(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, harness(memory.NewServer())) })
@@ -35,7 +35,7 @@ func TestUnknownCommandIsDenied(t *testing.T) {
 	})
 }
 
-const tierTimeout = 3 * time.Second // of the leases
+const tierTimeout = 3 * time.Second // the length of the leases
 
 func harness(s *memory.Server) tiertest.Harness {
 	n := 0
@@ -45,7 +45,7 @@ func harness(s *memory.Server) tiertest.Harness {
 		Dial: func(tb testing.TB, lease time.Duration) *tiertest.Process {
 			n++
 			p := s.Dial(fmt.Sprint("process ", n), lease, nil)
-			synctest.Wait() // until it is connected
+			synctest.Wait() // until the process is connected
 			return &tiertest.Process{
 				Tier: p.Tier, Cut: p.Cut, Kill: func() { p.Cut(); p.Close() },
 				Messages: func(hook func() bool) { p.Deliver(func(queue.Record) bool { return hook != nil && hook() }) },

@@ -40,7 +40,7 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 			c.Reach(true)
 			synctest.Wait()
 		}
-		want(slog.LevelInfo, "connected again", 1) // the others soon after a return that was logged
+		want(slog.LevelInfo, "connected again", 1) // the other returns came soon after a return that was logged
 		want(slog.LevelWarn, "lost the connection to", 0)
 		c.Reach(false)
 		time.Sleep(time.Hour)
@@ -53,21 +53,20 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 	})
 }
 
-// Without its guard, the end of a session would be reported twice: once for this session, and once for a next one that was never
-// connected.
+// The end of a session is reported once. It is not reported again when the next session ends without having been connected.
 func TestFollowerLearnsTheStateAndThenEachChangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := logtest.New(slog.LevelInfo)
 		c := NewConnection(Config{Logger: logger, Why: func() error { return nil }, Patience: func() time.Duration { return time.Minute }})
 		go c.Run(t.Context())
 		var told []second.ConnectionState
-		c.Begin("0") // and ends with the next one, without any connection
+		c.Begin("0") // this session is never connected, and ends when the next one begins
 		synctest.Wait()
 		c.Notify(func(n second.Connection) { told = append(told, n.State) })
 		for _, change := range []func(){
 			func() { c.Begin("1") }, func() { c.Reach(true) }, func() { c.Reach(false) }, func() { c.Reach(true) }, func() { c.Begin("2") },
 			func() { c.End("1") }, func() { c.Reach(false) }, func() { c.End("2") }, func() { c.Reach(true) },
-			func() { c.Reach(false) }, func() { c.Begin("3") }, func() { c.End("3") }, // which was never connected
+			func() { c.Reach(false) }, func() { c.Begin("3") }, func() { c.End("3") }, // session 3 was never connected
 			func() { c.Begin("4") }, func() { c.Begin("5") }, func() { c.Reach(true) },
 		} {
 			synctest.Wait()

@@ -77,11 +77,11 @@ func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []rep
 	f.none()
 }
 
-// When the caller leaves, the first Enter of a requeue may have removed the old contender, may not have, or may still do so.
+// When the caller stops waiting, the first Enter of a Requeue may or may not have removed the old contender, or may remove it later.
 func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 	for name, c := range map[string]struct {
 		enter  func(f *fake, old *Contender) reply
-		lost   bool // the old one
+		lost   bool // the old contender is lost
 		enters int
 		leaves int
 	}{
@@ -97,7 +97,7 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 				return a
 			}
 		}, false, 1, 1},
-		"gone": {func(f *fake, old *Contender) reply { // it may have been there: its own Leave tells
+		"gone": {func(f *fake, old *Contender) reply { // the answer to the old contender's own Leave shows whether it was there
 			f.remove(old.id)
 			return says(Answer{Outcome: Gone})
 		}, true, 2, 1},
@@ -122,8 +122,8 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 	}
 }
 
-// A requeue that fails may have removed the old contender, which is no loss. It returns once the old contender is gone: a new acquisition
-// would otherwise queue behind it.
+// A Requeue that fails may have removed the old contender, which is no loss. It returns only after the old contender is removed. Otherwise
+// a new acquisition would queue behind the old contender.
 func TestRequeueThatFails(t *testing.T) {
 	type enter func(ctx context.Context, f *fake, old *Contender, usual func() Answer) Answer
 	type row struct {
@@ -159,7 +159,7 @@ func TestRequeueThatFails(t *testing.T) {
 	})
 }
 
-// A lost grant is removed after its loss anyway. If the requeue's enter replaced it, a second command would remove it.
+// A lost grant removes its contender itself. The Enter of the Requeue must not remove it, too, because two commands would then remove it.
 func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		old := f.acquire(second.Exclusive)
@@ -174,7 +174,7 @@ func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 	})
 }
 
-// A failed requeue gives up the old grant in any case, and at once.
+// A Requeue that cannot begin still gives up the old grant, and does so at once.
 func TestRequeueThatCannotBegin(t *testing.T) {
 	for name, prevent := range map[string]func(f *fake, cancel func()){
 		"left":   func(_ *fake, cancel func()) { cancel() },
@@ -203,7 +203,7 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 	}
 }
 
-// A try waits for no other contender, so it does not wait for the next session, either.
+// A TryAcquire does not wait for the lock. It does not wait for the next session either.
 func TestTryThatFindsItsSessionOverFails(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Try, f.expired)
@@ -212,8 +212,8 @@ func TestTryThatFindsItsSessionOverFails(t *testing.T) {
 	})
 }
 
-// A try that never entered has nothing to remove. But a store that needs two requests for a try may create the contender before it knows
-// that the lock is taken.
+// If a TryAcquire has not entered, there is nothing to remove. But a store may need two requests for it, and create the contender before it
+// knows that the lock is taken.
 func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	for commands, try := range map[int]reply{1: says(Answer{Outcome: Locked}), 2: waits} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
@@ -225,7 +225,7 @@ func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	}
 }
 
-// Before its first answer it is not known whether the store can be reached.
+// Before the first answer of the store, it is unknown whether the store can be reached.
 func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		first  reply
@@ -239,7 +239,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 			wantErr(t, "a try that is answered "+name, need.ErrOf(f.claim(second.Exclusive).TryAcquire(within(t, c.within))), c.want)
 		})
 	}
-	// Otherwise a list would not show a grace period.
+	// Contenders also waits for the first session, because the list could not show a grace period otherwise.
 	playFrom(t, func(f *fake) { f.then(Open, late(time.Second)) }, func(t *testing.T, f *fake) {
 		begun := time.Now()
 		wantErr(t, "Contenders", need.ErrOf(f.claim(second.Exclusive).Contenders(t.Context())), nil)
@@ -260,7 +260,7 @@ func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 			cancel()
 		}
 		need.Equal(t, "commands", len(f.ops(Enter, Try)), 0)
-		h := f.acquire(second.Exclusive) // once it answers
+		h := f.acquire(second.Exclusive) // succeeds once the store answers
 		h.Release()
 		f.none()
 	})
@@ -348,7 +348,7 @@ type listened struct {
 	ever, now int
 }
 
-func (l *listened) Value(any) any { return nil } // else those who know the context inside go past this one
+func (l *listened) Value(any) any { return nil } // otherwise package context would find the inner context, and not call AfterFunc
 
 func (l *listened) AfterFunc(f func()) func() bool {
 	l.ever, l.now = l.ever+1, l.now+1
@@ -393,7 +393,7 @@ func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 	}
 }
 
-// If the number of permits seems to change with each answer, the store is still not asked without pauses.
+// Even if the total number of permits differs in each answer, there are pauses between the requests.
 func TestNumberThatChangesAgainAndAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)

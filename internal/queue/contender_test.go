@@ -13,13 +13,13 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The newest view in the store's order counts. After the store was set back, the answer to a command that was sent since counts.
+// The newest view counts, in the order of At. If the store was set back to an earlier state, the answer to a later command still counts.
 func TestNewestWordCounts(t *testing.T) {
 	type row struct {
 		view    View
-		asked   bool // the view is taken
-		behind  bool // it was sent since the last one came
-		renewal bool // its answer has the view
+		asked   bool // whether the contender takes over the view, which shows in Asked
+		behind  bool // the view answers a command that was sent after the last view arrived
+		renewal bool // the answer to a renewal has the view
 		nothing bool // the contender is lost
 	}
 	each(t, map[string]row{
@@ -67,11 +67,12 @@ func TestNewestWordCounts(t *testing.T) {
 	})
 }
 
-// A contender that is reported missing before it was seen in the queue may be about to enter; earlier views of it do not count any more.
+// A contender may be reported missing before it was seen in the queue. It may be about to enter, so that is no loss. Views that are older
+// than that report do not count.
 func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 	type row struct {
-		at     int64 // of the answer; it was missing at 100
-		again  bool  // it is the answer to another command, which was sent since
+		at     int64 // the At of the answer; the contender was reported missing at 100
+		again  bool  // the view answers another command, which was sent after the report
 		enters int
 	}
 	each(t, map[string]row{
@@ -82,7 +83,7 @@ func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 		f.number = 200
 		f.then(Enter, func(_ context.Context, cmd Command, usual func() Answer) Answer {
 			f.Tell(View{ID: cmd.ID, At: 100})
-			f.Tell(View{ID: cmd.ID, At: 50}) // which is late
+			f.Tell(View{ID: cmd.ID, At: 50}) // a late notification
 			a := usual()
 			if c.again {
 				f.then(Enter, but(func(a *Answer) { a.View.At = c.at }))
@@ -118,9 +119,9 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 		need.That(t, "what was told before the answer is forgotten", h.revoked.IsSet())
 		f.then(Leave, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
-			f.Tell(View{ID: id, At: 1000}) // our own doing
+			f.Tell(View{ID: id, At: 1000}) // missing because of the release, so no loss
 			f.Tell(View{ID: id, Err: errRefused})
-			if err := h.Missing(); !errors.Is(err, second.ErrReleased) { // says a guarded write
+			if err := h.Missing(); !errors.Is(err, second.ErrReleased) { // called when a guarded write has not found the contender
 				t.Errorf("behind the release: %v, want ErrReleased", err)
 			}
 			return a
@@ -177,13 +178,13 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 	})
 }
 
-// A short hold causes no reads of the queue. No contender starts to follow after it was given up, and one that followed stops then.
+// A short hold does not subscribe to notifications. When a contender is given up, it unsubscribes, and it does not subscribe later.
 func TestWhoFollows(t *testing.T) {
 	follow := func(c *Contender) []string { return []string{"follow " + c.id} }
 	both := func(c *Contender) []string { return []string{"follow " + c.id, "unfollow " + c.id} }
 	for name, c := range map[string]struct {
 		do     func(f *fake, h *Contender)
-		before func(*Contender) []string // the end
+		before func(*Contender) []string // what is expected before the end of the hold
 	}{
 		"short":     {func(*fake, *Contender) { time.Sleep(ttl/6 - 1) }, nil},
 		"long":      {func(*fake, *Contender) { time.Sleep(ttl/6 + 1) }, follow},
@@ -220,7 +221,7 @@ func TestWhoFollows(t *testing.T) {
 	}
 }
 
-// A waiter that the store cannot inform of changes still does not wait without end, and a contender that the store does not keep is lost.
+// If the store cannot inform a waiter of changes, the wait ends with an error. If the store cannot keep a contender, the contender is lost.
 func TestTwoMeaningsOfTrouble(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Err = false, errRefused }))
@@ -233,7 +234,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 		wantErr(t, "a loss of one that cannot be told", h.Err(), nil)
 		f.then(Beat, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
-			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // since
+			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // newer than the loss, and ignored
 			a.Views = []View{{ID: h.id, Err: errRefused}}
 			return a
 		})
@@ -245,7 +246,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 	})
 }
 
-// In the grace period the error of a try says so, and a waiter asks again at its end.
+// In a grace period, the error of a TryAcquire says so, and a waiter asks the store again at the end of the period.
 func TestGracePeriod(t *testing.T) {
 	inGracePeriod := but(func(a *Answer) { a.View.Has, a.View.InGracePeriod, a.View.Again = false, true, time.Second })
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -288,7 +289,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 			return a
 		})
 		f.then(Leave, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual() // the name is free from then on
+			a := usual() // from now on, another contender may have the name
 			go func() {
 				g, _ := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 				next <- g
@@ -297,7 +298,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 			return a
 		})
 		wantErr(t, "Release", old.Release(), nil)
-		synctest.Wait() // until the old one has come to its end
+		synctest.Wait() // until the old contender is removed
 		f.Tell(View{ID: "n", Token: old.Token(), At: 100})
 		f.Tell(View{ID: "n", Known: true, Token: token, At: 100, Has: true})
 		synctest.Wait()
@@ -312,7 +313,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 	})
 }
 
-// A store may first report that contenders are ahead, and later which ones. After the end of a wait its place is unknown.
+// A store may first report that there are contenders ahead, and only later which ones. After the end of a wait, the place is unknown.
 func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, untold)
@@ -344,7 +345,8 @@ func TestWhoWaitsLooksEverMoreRarely(t *testing.T) {
 	})
 }
 
-// Between two locks of another library the key is free only for moments. Each new one therefore makes the waiter poll often again.
+// Between two holders that use another library, the key is free only for moments. Whenever a new holder is ahead, the waiter therefore
+// polls often again.
 func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		behind := func(id string) reply {
@@ -363,9 +365,9 @@ func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
 // A process that was seen waiting before the grant counts as waiting for this holder only since the grant.
 func TestContendedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 	for sent, want := range map[time.Duration]time.Duration{
-		time.Nanosecond:         2 * time.Second, // long before the grant
+		time.Nanosecond:         2 * time.Second, // the look was sent long before the grant
 		1500 * time.Millisecond: 1500 * time.Millisecond,
-		0:                       time.Second, // it was told unasked
+		0:                       time.Second, // a notification, which was not asked for
 	} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
 			time.Sleep(time.Second)

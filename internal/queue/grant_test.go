@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A grant is idle once no request that was sent under it can take effect any more. If the check fails first and the grant is idle then,
-// the lock may be handed off.
+// A grant is idle once no request that was sent under it can take effect any more. A lock may be handed off within the process after two
+// steps: the check of new writes fails, and then the grant is idle.
 func TestGuardedWrites(t *testing.T) {
 	fine := func() error { return nil }
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -49,8 +49,8 @@ func TestGuardedWrites(t *testing.T) {
 	})
 }
 
-// A release waits for a third of the TTL at most, and not at all if the store cannot be reached. What is left is removed in the
-// background. If only notifications are missing, the store can be reached.
+// A release waits for a third of the TTL at most, and not at all while the store cannot be reached. The contender is then removed in the
+// background. A store that only sends no notifications can be reached.
 func TestReleaseIsBounded(t *testing.T) {
 	slow := func(_ context.Context, _ Command, usual func() Answer) Answer {
 		time.Sleep(ttl)
@@ -60,7 +60,7 @@ func TestReleaseIsBounded(t *testing.T) {
 		before func(*fake)
 		leave  reply
 		after  time.Duration
-		sent   int // by then
+		sent   int // how many Leave commands were sent when Release returns
 	}{
 		"slow": {func(*fake) {}, slow, ttl / 3, 1},
 		"away": {func(f *fake) { f.then(Beat, never, never); f.noteAway(errAway, true) }, never, 0, 0},
@@ -73,7 +73,7 @@ func TestReleaseIsBounded(t *testing.T) {
 			begun := time.Now()
 			wantErr(t, name+": Release", h.Release(), nil)
 			need.Equal(t, name+": Release took", time.Since(begun), c.after)
-			if synctest.Wait(); len(f.ops(Leave)) != c.sent { // all that leave would ask a store that is away
+			if synctest.Wait(); len(f.ops(Leave)) != c.sent { // otherwise each contender that leaves would send requests during an outage
 				t.Errorf("%s: %d commands, want %d", name, len(f.ops(Leave)), c.sent)
 			}
 			time.Sleep(ttl)
@@ -147,7 +147,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 	})
 }
 
-// A release or a loss may come while Share is under way, which then returns at once.
+// If the grant is released or lost during a call of Share, that call returns at once.
 func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(f *fake, h *Contender)
@@ -178,7 +178,7 @@ func TestShareThatIsUnderWayEndsWithTheGrant(t *testing.T) {
 	}
 }
 
-// A permit that the store refuses to take back is logged.
+// If the store refuses to take a permit back, that is logged.
 func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 3, second.Options{}))(t)
@@ -203,8 +203,8 @@ func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 	})
 }
 
-// A refused release of permits is repeated. Otherwise the permits would stay taken until the last one of the same acquisition is given
-// up.
+// If the store refuses a release of some permits, the release is repeated. Otherwise these permits would stay taken until the last permit
+// of the same acquisition is given up.
 func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
@@ -254,7 +254,7 @@ func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 		f.then(Look, view(View{Ahead: 1, Free: 1, Waiting: 1}), view(View{Free: 3, InGracePeriod: true}), view(View{Free: 1}))
 		d := &second.Demand{Want: func() int { return 2 }, Take: func(free int) int { return free }}
 		begun := time.Now()
-		time.AfterFunc(time.Second/10, d.Changed.Set) // which is worth a look, and no more
+		time.AfterFunc(time.Second/10, d.Changed.Set) // makes the waiter check the demand, but send nothing
 		permits, err := s.Acquire(t.Context(), d)
 		if err != nil || len(permits) != 1 || time.Since(begun) != 7*time.Second/10 || len(f.ops(Weigh)) != 1 || d.Others() != 1 {
 			t.Errorf("%d permits after %v and %d bids, others %d: %v", len(permits), time.Since(begun), len(f.ops(Weigh)), d.Others(), err)

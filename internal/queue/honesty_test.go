@@ -70,7 +70,7 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 	})
 }
 
-// Where each contender has a lease of its own, the store itself drops what no Beat names.
+// If each contender has its own lease, no audit is needed: the store itself drops contenders that no Beat names.
 func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
 	for _, c := range []struct {
 		op   Op
@@ -118,8 +118,8 @@ func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
 	})
 }
 
-// Events that no return value can carry are logged once: an outage, the end of a session, the loss of a lock, but not the loss of a place
-// in a queue.
+// Events that no return value can report are logged once: an outage, the end of a session, and the loss of a lock. The loss of a place in a
+// queue is not logged.
 func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -142,8 +142,8 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// Release returns the loss as it was first detected, whatever is found later, and a lost contender is removed at once when its owner
-// queues again.
+// Release returns the loss that was detected first, even if another one is detected later. When the owner of a lost contender queues again,
+// the contender is removed at once.
 func TestEndOfWhatWasLost(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		gone, there := f.acquire(second.Exclusive), f.acquire(second.Exclusive)
@@ -200,7 +200,7 @@ func TestGracePeriodIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 			t.Errorf("grace period %v, want one as long as it may be", q)
 		}
 		answer(7*time.Second, 3*time.Second)
-		answer(5*time.Second, 0) // a second more: the server rounds
+		answer(5*time.Second, 0) // at most a second later than known, because servers round; not logged
 		warned(1)
 		answer(time.Minute, time.Second) // another process has a longer lease
 		warned(2)

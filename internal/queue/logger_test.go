@@ -21,8 +21,8 @@ func (h hanging) Enabled(context.Context, slog.Level) bool {
 	return false
 }
 
-// The goroutine that renews sessions logs refusals, and so do those that remove a lost contender. A logger that blocks must delay
-// neither.
+// The goroutine that renews the session logs refusals. The goroutines that remove lost contenders log, too. A logger that blocks must delay
+// none of them.
 func TestLoggerThatHangsKeepsNoSessionFromBeingRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, stuck := newFake(t, Config{}), make(chan struct{})

@@ -52,7 +52,7 @@ type schedule struct {
 	server    *memory.Server
 	path      string // of the queue
 	processes []*memory.Process
-	rough     bool // there are blows
+	rough     bool // the schedule also injects faults with strike and blow
 
 	mu     sync.Mutex // guards the fields below
 	dice   *rand.Rand
@@ -60,7 +60,7 @@ type schedule struct {
 	tokens oracle.Tokens
 	taken  map[second.Permit]portion
 	grants int
-	blows  map[*memory.Process]bool // that ended a session or removed a contender: its process may learn of it too late
+	blows  map[*memory.Process]bool // processes that a fault took a session or contender from; these may learn too late
 }
 
 type grant struct {
@@ -69,7 +69,7 @@ type grant struct {
 	number  int
 }
 
-// turn returns the grant in the form that the oracle checks. No grant passes its token on.
+// turn returns the grant in the form that the oracle checks.
 func (g *grant) turn() oracle.Turn {
 	return oracle.Turn{Process: g.number, Weight: oracle.Weight(g.Shared()), Token: g.Token()}
 }
@@ -100,7 +100,7 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	var work sync.WaitGroup
 	live := s.work
 	s.path = "/l"
-	if seed%4 < 2 && kind != 3 { // where each has a session of its own, there are no permits
+	if seed%4 < 2 && kind != 3 { // the store of kind 3, in which each contender has its own session, has no permits
 		live, s.path = s.workWithPermits, "permits of /l"
 	}
 	for i := range 6 {
@@ -111,7 +111,7 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	}
 	work.Wait()
 	s.server.Script(nil)
-	time.Sleep(3 * lease) // what is late is executed, and what that has left is found
+	time.Sleep(3 * lease) // late commands are executed, and audits find the contenders that these create
 	synctest.Wait()
 	need.Empty(s, "left in the queue", s.server.Queue(s.path))
 	for i, p := range s.processes {
@@ -134,7 +134,7 @@ func (s *schedule) upTo(d time.Duration) time.Duration {
 	return time.Duration(s.roll(int(d/time.Microsecond))) * time.Microsecond
 }
 
-// fault decides about the fault of a command. fault spares session commands, since blow and strike end sessions.
+// fault decides which fault a command has. Commands about sessions have none, because only blow and strike end sessions.
 func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 	f.Before, f.After = s.upTo(2*time.Millisecond), s.upTo(2*time.Millisecond)
 	if c.Op == queue.Beat || c.Op == queue.Open {
@@ -155,7 +155,7 @@ func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 		f.Refused = queue.Failed
 	case 6:
 		switch c.Op {
-		case queue.Leave, queue.Drop, queue.Weigh: // who cannot leave stays for as long as the session
+		case queue.Leave, queue.Drop, queue.Weigh: // a refused contender would stay until its session ends
 		default:
 			f.Refused = queue.Denied
 		}
@@ -228,7 +228,7 @@ func (s *schedule) ask(p *memory.Process, acquire func(context.Context, *second.
 	return s.granted(&grant{Grant: g, process: p})
 }
 
-// granted checks a grant that was just handed out.
+// granted checks a grant that the store has just made.
 func (s *schedule) granted(g *grant) *grant {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -254,7 +254,7 @@ func (s *schedule) granted(g *grant) *grant {
 	return g
 }
 
-// served checks that a grant, by its token, was not handed out before earlier contenders that wait for it.
+// served checks that the grant with this token was not made while contenders with lower tokens wait.
 func (s *schedule) served(token int64, waits func(second.Contender) bool) {
 	var waiting []oracle.Waiter
 	for _, c := range s.server.Queue(s.path) {
@@ -267,7 +267,7 @@ func (s *schedule) served(token int64, waits func(second.Contender) bool) {
 	}
 }
 
-// turn holds the lock for a while. turn returns the next grant if it requeues.
+// turn holds the lock for a while. If it requeues, it returns the new grant.
 func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
 	time.Sleep(s.upTo(50 * time.Millisecond))
 	switch s.roll(5) {
@@ -343,7 +343,7 @@ func (s *schedule) workWithPermits(p *memory.Process) {
 	}
 }
 
-// has checks how many permits of a portion a process keeps from now on.
+// The function has is called when the process keeps only n permits of a portion from now on. It checks that the total is not exceeded.
 func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -361,7 +361,7 @@ func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	need.That(s, fmt.Sprintf("%d permits at a time, of %d", sum, permits), oracle.Room(permits).Fits(int64(sum)))
 }
 
-// A follower is a store that sends notifications only about contenders that follow.
+// A follower is a store that sends notifications only about contenders between Follow and Unfollow.
 type follower struct {
 	queue.Store
 	process *memory.Process
@@ -395,7 +395,7 @@ func (f follower) Follow(r queue.Ref) {
 
 func (f follower) Unfollow(r queue.Ref) { f.asked.Delete(r.ID) }
 
-// apart is a store in which each contender has a session of its own, bound to a connection.
+// The type apart is a store in which each contender has its own session, which is bound to a connection.
 type apart struct {
 	queue.Store
 	process *memory.Process
@@ -411,7 +411,7 @@ func (s apart) Do(ctx context.Context, c queue.Command) queue.Answer {
 	return a
 }
 
-// renew renews the session of a contender for as long as that is in the queue.
+// renew renews the session of a contender as long as the contender is in the queue.
 func (s apart) renew(c queue.Command, token int64) {
 	for queues := true; queues && retry.Pause(s.process.Context(), lease/4) == nil; {
 		ctx, cancel := context.WithTimeout(s.process.Context(), s.process.Patience())

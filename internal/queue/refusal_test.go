@@ -16,7 +16,7 @@ import (
 
 var errFull = errors.New("no memory left")
 
-// refusing are the ways in which a store may fail one kind of command while it answers all others.
+// The map refusing has the ways in which a store may fail one kind of command while it answers all other commands.
 var refusing = map[string]struct {
 	reply reply
 	why   error
@@ -117,7 +117,7 @@ func TestOutageIsNoRefusal(t *testing.T) {
 	})
 }
 
-// If only one path is refused while others are served, Refusal does not report the store.
+// If the store refuses commands only at one path, and serves those at other paths, Refusal returns nil.
 func TestStoreThatServesOthersIsNotSaidToRefuse(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		refuse := says(Answer{Outcome: Failed, Err: errFull})
@@ -136,7 +136,7 @@ func TestStoreThatServesOthersIsNotSaidToRefuse(t *testing.T) {
 	})
 }
 
-// An hour after the last refused request, Refusal does not report it any more.
+// An hour after the last refused request, Refusal returns nil.
 func TestRefusalFadesWhenNothingIsAskedFor(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.many(Enter, 100, says(Answer{Outcome: Failed, Err: errFull}))
@@ -163,7 +163,7 @@ func TestLookThatIsRefusedIsTold(t *testing.T) {
 	})
 }
 
-// Each error of a try, apart from errors of the caller, can be tested for with errors.Is.
+// For each error of a TryAcquire, errors.Is shows the kind of error, unless the caller made a mistake.
 func TestErrorsOfATryCanBeTold(t *testing.T) {
 	type row struct {
 		begin func(f *fake)
@@ -185,7 +185,7 @@ func TestErrorsOfATryCanBeTold(t *testing.T) {
 	})
 }
 
-// The locks of a bundle may be handed off only once the write under the bundle is answered.
+// The locks of a bundle may be handed off within the process only after the guarded write under the bundle is answered.
 func TestWriteUnderSeveralKeepsAllFromBeingIdle(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		all := []*Contender{f.acquire(second.Exclusive), f.acquire(second.Exclusive)}

@@ -20,7 +20,7 @@ func TestSessionThatEnds(t *testing.T) {
 		h := f.acquire(second.Exclusive)
 		f.then(Enter, f.expired, waits, untold)
 		f.then(Look, f.expired)
-		time.AfterFunc(time.Second, func() { f.then(Beat, f.expired) }) // a quarter of a TTL from the last session
+		time.AfterFunc(time.Second, func() { f.then(Beat, f.expired) }) // the next renewal comes a quarter of the TTL after the session began
 		begun := time.Now()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 		need.Must(t, fmt.Sprintf("%v after %v, want each next session at once", err, time.Since(begun)),
@@ -40,7 +40,7 @@ func TestSessionThatEnds(t *testing.T) {
 // The answer that reports the end of a session may also be the first answer after an outage.
 func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		for range 1000 { // their losses take a while
+		for range 1000 { // so many that it takes a while to end them all
 			f.acquire(second.Exclusive)
 		}
 		var told []second.ConnectionState
@@ -66,7 +66,7 @@ func TestSessionAfterOneThatWasRenewedBeginsAtOnce(t *testing.T) {
 	})
 }
 
-// A request for a renewal while one is under way starts another one, since the running one may not cover its reason.
+// If a renewal is requested during another renewal, a second one follows at once. The first one may not show what the request is about.
 func TestRenewalThatIsAskedForDuringOneFollowsAtOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -81,7 +81,7 @@ func TestRenewalThatIsAskedForDuringOneFollowsAtOnce(t *testing.T) {
 	})
 }
 
-// To open a session takes several round trips on some stores, which may be far away.
+// Some stores need several round trips to open a session, and may be far away. Therefore an Open may take longer than other commands.
 func TestSessionMayTakeLongToBegin(t *testing.T) {
 	slowly := func(ctx context.Context, c Command, usual func() Answer) Answer {
 		select {
@@ -130,7 +130,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		time.Sleep(ttl) // the lease has run out
 		f.mu.Lock()
 		f.next[Beat] = nil
-		delete(f.places, id) // at another server, say, which renews the session
+		delete(f.places, id) // as at another server that has the session but not the contender
 		f.mu.Unlock()
 		f.Tell(View{ID: id, Known: true, Token: f.ops(Enter)[1].Token, Has: true})
 		g := <-waiting
@@ -152,7 +152,7 @@ func TestContenderApartIsRenewedByWhatSaysThatItIsThere(t *testing.T) {
 	})
 }
 
-// The audit finds contenders without an owner, and none that enters, holds, or leaves.
+// The audit deletes contenders that have no owner. It deletes no contender that enters, holds the lock, or leaves.
 func TestAudit(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
@@ -167,7 +167,7 @@ func TestAudit(t *testing.T) {
 			return int(f.places["stray"])
 		}
 		h := f.acquire(second.Exclusive)
-		lost := f.acquire(second.Exclusive) // its owner has yet to notice
+		lost := f.acquire(second.Exclusive) // lost, but not removed before the end of the margin
 		lost.session.Lose(lost, second.Lost(second.ByOther, "a test"))
 		leaving := f.acquire(second.Exclusive)
 		var late *Contender
@@ -177,10 +177,10 @@ func TestAudit(t *testing.T) {
 				time.Sleep(time.Second / 2)
 				return usual()
 			})
-			go func() { // it is listed, and gives up before the answer comes
+			go func() { // this contender is in the list, and is given up before the answer arrives
 				wantErr(t, "removed before its own command", leaving.Release(), nil)
 			}()
-			late = f.acquire(second.Exclusive) // listed, and enrolled since the audit began
+			late = f.acquire(second.Exclusive) // this contender is in the list, although it entered after the audit began
 			a := usual()
 			time.Sleep(time.Millisecond)
 			return a
@@ -191,7 +191,7 @@ func TestAudit(t *testing.T) {
 			len(drops) == 1 && len(drops[0].Among) == 1 && drops[0].Among[0].ID == "stray" && strays() == 0)
 		wantErr(t, "a loss of the holder", h.Err(), nil)
 		wantErr(t, "a loss of the late one", late.Err(), nil)
-		stray() // at any later time
+		stray() // an orphan that appears later is also found
 		time.Sleep(ttl / 4)
 		need.That(t, "a session in doubt is audited with each renewal", strays() == 0)
 		for _, c := range []*Contender{h, lost, late} {
@@ -201,8 +201,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// After the store may have gone back, answered commands are repeated: that some of the permits were given up, and that a writer has
-// become a reader.
+// If the store may have been set back to an earlier state, two kinds of answered commands are repeated: those that gave up some permits,
+// and those that made a writer a reader.
 func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
@@ -233,7 +233,7 @@ func TestAuditKnowsContendersByTheirPath(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
-		elsewhere, below := Ref{Path: "/m", ID: h.id}, Ref{Path: "/l\npermits", ID: h.id} // as a store puts it
+		elsewhere, below := Ref{Path: "/m", ID: h.id}, Ref{Path: "/l\npermits", ID: h.id} // a store may append to the path
 		reads := Ref{Path: "/l", ID: h.id, Reads: true}
 		f.then(Audit, says(Answer{Outcome: Done, Present: []Ref{h.Ref(), elsewhere, below, reads}}))
 		f.then(Drop, says(Answer{Outcome: Done}))
@@ -243,8 +243,8 @@ func TestAuditKnowsContendersByTheirPath(t *testing.T) {
 	})
 }
 
-// Where contenders have leases of their own, these outlive the session. The contenders are removed one by one until their leases have
-// ended.
+// With OwnTTL, contenders have their own leases, which continue after the end of the session. Each contender is then removed by a command,
+// unless its lease ends first.
 func TestRemovalAfterTheSession(t *testing.T) {
 	for own, removals := range map[bool]int{true: 1, false: 0} {
 		play(t, Config{OwnTTL: own}, func(t *testing.T, f *fake) {
@@ -264,7 +264,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 	})
 }
 
-// If the store refuses to remove a contender, this is logged once and retried; for its owner the contender is released.
+// If the store refuses to remove a contender, that is logged once, and the removal is retried. For its owner, the contender is released.
 func TestContenderThatCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -278,11 +278,11 @@ func TestContenderThatCannotLeave(t *testing.T) {
 	})
 }
 
-// Close ends all commands under way, sends a goodbye for all contenders that may be in queues, and leaves no goroutine. It sends the
-// goodbye even if the last command was not answered, since the store may be back.
+// Close ends all pending commands, sends a Goodbye for all contenders that may be in queues, and leaves no goroutine. It sends the Goodbye
+// even if the last command was not answered, because the store may be reachable again.
 func TestCloseAtAnyTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		do    func(f *fake) // in a goroutine
+		do    func(f *fake) // is called in a goroutine
 		among int
 	}{
 		"idle":    {func(*fake) {}, 0},
@@ -331,7 +331,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 					need.Must(t, fmt.Sprintf("goodbyes: %+v", byes), len(byes) == 1)
 					f.mu.Lock()
 					defer f.mu.Unlock()
-					if own && len(f.places) > 0 { // else they go with the session
+					if own && len(f.places) > 0 { // without OwnTTL, they are removed with the session
 						t.Errorf("%v are left", f.places)
 					}
 					if !own && c.among > 0 && len(byes[0].Among) != c.among {
@@ -363,7 +363,7 @@ func TestEndMeanwhile(t *testing.T) {
 	playFollowed(t, func(t *testing.T, f *fake) {
 		old := f.acquire(second.Exclusive)
 		old.RevokeRequested()
-		f.meanwhile = f.End // as it is given up
+		f.meanwhile = f.End // End is called during Unfollow, when the old contender is given up
 		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), old, new(second.Wait))), second.ErrClosed)
 		begun := time.Now()
 		wantErr(t, "AwaitRelease", old.AwaitRelease(), nil)
@@ -371,12 +371,12 @@ func TestEndMeanwhile(t *testing.T) {
 		f.Tier.Close()
 	})
 	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
-		f.meanwhile = f.End // as it is named
+		f.meanwhile = f.End // End is called during Name
 		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))), second.ErrClosed)
 		need.Empty(t, "commands", f.ops(Enter))
 		f.Tier.Close()
 	})
-	look := func() {} // as it leaves
+	look := func() {} // is called when the contender leaves
 	play(t, Config{Trouble: func() error { look(); return nil }}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		look = f.End
@@ -387,7 +387,8 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 }
 
-// If a refusal also means that the store cannot be used, Ready returns it at once; a wait for the store would hide the reason.
+// A refusal to open a session may also mean that the store cannot be used. Ready then returns the refusal at once, and does not wait for
+// the store.
 func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused, Away: errAway})
 	playFrom(t, func(f *fake) { f.then(Open, refused) }, func(t *testing.T, f *fake) {
@@ -419,7 +420,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	})
 }
 
-// The store is closed only after the last call of it has returned.
+// The tier closes the store only after the last call of Do has returned.
 func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		ended := false
@@ -456,7 +457,7 @@ func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
 		"refused": {Outcome: Denied, Err: errRefused}, "failed": {Outcome: Failed}, "not served": {Outcome: Done, Away: errAway},
 	}, func(t *testing.T, f *fake, a Answer) {
 		h := f.acquire(second.Exclusive)
-		for range 2 { // the second time as soon as the first
+		for range 2 { // the second time, the retries are as quick as the first time
 			f.many(Beat, 8, says(a))
 			f.then(Beat, nil)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-const ttl = 6 * time.Second // of the sessions of a fake; a command is waited for a second
+const ttl = 6 * time.Second // of the sessions of a fake; Patience is then a second
 
 // A fake is a store that grants every lock at once. A test can replace the answers to single commands.
 type fake struct {
@@ -27,15 +27,15 @@ type fake struct {
 
 	mu     sync.Mutex // guards the fields below
 	next   map[Op][]reply
-	refuse map[string]reply // to an Enter at a path
+	refuse map[string]reply // by path, the reply to an Enter
 	sent   []Command
 	number int64
-	places map[string]int64 // tokens of those who queue, by ID
-	reader bool             // one queues right behind
-	told   []string         // of Follow and Unfollow
-	name   string           // of every contender; "": another one each time
+	places map[string]int64 // by ID, the tokens of the contenders in the queue
+	reader bool             // views say that a reader is right behind
+	told   []string         // the calls of Follow and Unfollow
+	name   string           // the name of every contender; "" for a new name each time
 
-	meanwhile func() // during Name and Unfollow
+	meanwhile func() // is called during Name and Unfollow
 }
 
 // A reply decides what happens to one command.
@@ -52,7 +52,7 @@ func (f *fake) tell(s string) {
 	f.told = append(f.told, s)
 }
 
-// play runs a test in a bubble, with a tier that has a session.
+// play runs a test in a bubble of testing/synctest, with a tier that has a session.
 func play(t *testing.T, config Config, test func(*testing.T, *fake)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, config)
@@ -95,7 +95,7 @@ func newFake(t *testing.T, config Config) *fake {
 	return f
 }
 
-// logged returns what was logged.
+// logged returns the log, after all pending lines are written.
 func (f *fake) logged() *logtest.Log {
 	synctest.Wait()
 	return f.log
@@ -195,7 +195,7 @@ func (f *fake) then(op Op, replies ...reply) {
 	f.next[op] = append(f.next[op], replies...)
 }
 
-// many is then with n times the same reply.
+// many is like the method then, with the same reply n times.
 func (f *fake) many(op Op, n int, r reply) { f.then(op, slices.Repeat([]reply{r}, n)...) }
 
 // within returns a context that ends with the test, or after d.
@@ -235,7 +235,7 @@ func late(d time.Duration) reply {
 	}
 }
 
-// but executes the command and changes the answer.
+// The function but returns a reply that executes the command and changes the answer.
 func but(change func(*Answer)) reply {
 	return func(_ context.Context, _ Command, usual func() Answer) Answer {
 		a := usual()
@@ -299,7 +299,7 @@ func (f *fake) remove(id string) {
 	delete(f.places, id)
 }
 
-// none checks that no contender is left, in the store or in the process.
+// The method none checks that no contender is left, neither in the store nor in the process.
 func (f *fake) none() {
 	f.Helper()
 	synctest.Wait()

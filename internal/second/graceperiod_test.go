@@ -11,7 +11,7 @@ func TestThoseWhomAGracePeriodKeepsFromTheLock(t *testing.T) {
 	reads, writes := Contender{Shared: true}, Contender{}
 	for _, test := range []struct {
 		queue []Contender
-		has   int // how many of them
+		has   int // how many of the first contenders had the lock before
 		want  string
 	}{
 		{[]Contender{writes, writes}, 0, "[true false]"},

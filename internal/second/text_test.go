@@ -39,7 +39,7 @@ func TestLongTextEndsWithAWholeCharacter(t *testing.T) {
 	for s, want := range map[string]string{
 		strings.Repeat("x", 255) + "漢字":   strings.Repeat("x", 255) + "…",
 		strings.Repeat("x", 253) + "漢字":   strings.Repeat("x", 253) + "漢…",
-		"x" + strings.Repeat("\x80", 300): "x" + strings.Repeat(`\x80`, 251) + "…", // of what is no text, so much goes as a character may have
+		"x" + strings.Repeat("\x80", 300): "x" + strings.Repeat(`\x80`, 251) + "…", // up to four bytes are cut from an invalid text
 	} {
 		need.Equal(t, s, Text(s), want)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// etcd compares the texts.
+// Package etcdlock lets etcd compare the texts.
 func TestTextsOfValuesAreInTheOrderOfTokenAndTurn(t *testing.T) {
 	at := time.UnixMilli(1)
 	last := ""
