@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// poolAt returns a pool that ends with the test.
+// poolAt returns a pool that is closed at the end of the test.
 func poolAt(t *testing.T, dsn string) *sql.DB {
 	t.Helper()
 	db := need.Get(sql.Open("mysql", dsn))(t)
@@ -24,7 +24,7 @@ func poolAt(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// alone returns a server of the test's own with these settings, and a pool of root there.
+// alone starts a server with these settings for one test. It also returns a pool of the user root.
 func alone(t *testing.T, settings ...string) (*mysqlserver.Server, *sql.DB) {
 	t.Helper()
 	s := childtest.Start(t, mysqlserver.Start, mysqlserver.Config{NoSync: true, Settings: settings})
@@ -82,7 +82,7 @@ func TestOtherServersAreRefusedByName(t *testing.T) {
 	}
 }
 
-// No server with several writers runs in these tests. What such a server says of itself is known.
+// These tests run no server with several writers. They use the settings that such a server is known to report.
 func TestServersWithSeveralWritersAreRefused(t *testing.T) {
 	t.Parallel()
 	for mention, is := range map[string]map[string]string{
@@ -138,7 +138,7 @@ func TestServerWithABinaryLogInMixedFormatWorks(t *testing.T) {
 	}
 }
 
-// A replica that takes over is read-only until then. No process has a session before.
+// A replica is read-only until it takes over. Until then, no process has a session there.
 func TestReadOnlyServerServesOnceItTakesWrites(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -162,7 +162,7 @@ func TestReadOnlyServerServesOnceItTakesWrites(t *testing.T) {
 	need.OK(t, <-ready)
 }
 
-// The user, the URL and the server may have any settings for the program's own statements.
+// The user, the URL and the server may have any settings. They apply to the program's statements, and not to those of this package.
 func TestSettingsOfTheUserChangeNothing(t *testing.T) {
 	t.Parallel()
 	limit := "--max-statement-time=0.2"
@@ -176,7 +176,7 @@ func TestSettingsOfTheUserChangeNothing(t *testing.T) {
 		"sql_mode": {"'ANSI,STRICT_ALL_TABLES'"}, "time_zone": {"'-08:00'"}, "parseTime": {"true"}, "collation": {"latin1_swedish_ci"},
 	}
 	var holds []*tier.Hold
-	for _, path := range []string{"/é", "/É", "/e", "/E", "/e ", "/日本", "/🔒"} { // each is another lock
+	for _, path := range []string{"/é", "/É", "/e", "/E", "/e ", "/日本", "/🔒"} { // each path is a different lock
 		db := poolAt(t, mysqlserver.DSN(s.Addr())+"?"+settings.Encode())
 		locks := need.Get(New(soon(t), db, tier.WithLeaseTTL(unhurried)))(t)
 		defer locks.Close()
@@ -184,13 +184,13 @@ func TestSettingsOfTheUserChangeNothing(t *testing.T) {
 		queue := need.Get(locks.Mutex(path).Contenders(soon(t)))(t)
 		need.That(t, fmt.Sprintf("%+v", queue), len(queue) == 1 && time.Since(queue[0].Since).Abs() < time.Minute)
 	}
-	time.Sleep(1500 * time.Millisecond) // idle connections would be gone
+	time.Sleep(1500 * time.Millisecond) // with the user's settings, the server would have closed idle connections by now
 	for _, hold := range holds {
 		waittest.Release(t, hold)
 	}
 }
 
-// What is missing is said at once, by New and by the registry.
+// If a right is missing, New returns an error at once that names it, and so does the registry.
 func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -222,7 +222,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	need.WantMention(t, as("stranger", "plain"), "Access denied")
 }
 
-// Another user's connections may not be woken. A process finds this out, says so, and asks for news by itself.
+// A process cannot wake the connections of another user. A waiter notices that it is not woken, logs a warning, and polls for news.
 func TestWaiterThatNobodyMayWakeAsksForNews(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)

@@ -21,7 +21,7 @@ func Example() {
 	}
 }
 
-// report writes under a lock, and not once that is lost.
+// report writes only while the lock is held.
 func report(ctx context.Context, db *sql.DB) error {
 	if err := mysqllock.Migrate(ctx, db); err != nil {
 		return err

@@ -26,7 +26,7 @@ func (p *process) at(t *testing.T, path string) waittest.Lock {
 	return waittest.At(t, p.Tier, path, second.Options{})
 }
 
-// connected returns a connection as the locks have it, at a server with the tables.
+// connected returns a connection with the settings that the locks use. The server has the tables.
 func connected(t *testing.T, addr string) *conn {
 	t.Helper()
 	c := need.Get(connect(soon(t), poolAt(t, mysqlserver.DSN(addr)), ttl))(t)
@@ -36,14 +36,14 @@ func connected(t *testing.T, addr string) *conn {
 
 const nowSQL = "UNIX_TIMESTAMP(SYSDATE(6)) * 1000000"
 
-// beatOf renews a session of the test's own, and returns the contenders of a session that it finds over.
+// beatOf renews a session that belongs to no process. stale has the IDs of contenders whose session the server has found to be expired.
 func beatOf(t *testing.T, c *conn, session string, ttl time.Duration) (alive bool, quiet int64, stale string) {
 	t.Helper()
 	need.OK(t, c.row(soon(t), "CALL tierlock_beat(?, ?)", []any{session, ttl.Milliseconds()}, &alive, &quiet, &stale))
 	return alive, quiet, stale
 }
 
-// sessionOf begins a session without a process.
+// sessionOf begins a session that belongs to no process.
 func sessionOf(t *testing.T, c *conn, ttl time.Duration) string {
 	t.Helper()
 	id := rand.Text()
@@ -51,7 +51,7 @@ func sessionOf(t *testing.T, c *conn, ttl time.Duration) string {
 	return id
 }
 
-// enterOf queues, and returns the token.
+// enterOf adds a contender to a queue, and returns its ID and its token.
 func enterOf(t *testing.T, c *conn, path, session string) (id string, token int64) {
 	t.Helper()
 	var alive, first, removed bool
@@ -64,7 +64,8 @@ func enterOf(t *testing.T, c *conn, path, session string) (id string, token int6
 	return id, token
 }
 
-// A renewal that the server has begun in time counts, however long its commit takes. No process removes its contenders meanwhile.
+// A renewal counts if the server has begun it in time, even if its commit takes long. Until the commit, no process removes the contenders
+// of the session.
 func TestSessionWithARenewalUnderWayIsNotOver(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -85,7 +86,7 @@ func TestSessionWithARenewalUnderWayIsNotOver(t *testing.T) {
 	need.That(t, "a session that was over is renewed", !alive)
 }
 
-// No token is drawn from data that may be old.
+// After the server was started, tokens continue far above those in its data, because the newest data may be lost.
 func TestTokensGoOnAboveThoseThatMayBeLost(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -100,7 +101,7 @@ func TestTokensGoOnAboveThoseThatMayBeLost(t *testing.T) {
 	need.Between(t, "grace period in ms", quiet, 30_000, 60_001)
 }
 
-// A clock that was ahead while the server was started does not make the grace period longer.
+// The clock was ahead when the server was started, and is then set right. That does not make the grace period longer.
 func TestClockThatIsSetBackEndsTheGracePeriodInTime(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -116,7 +117,8 @@ func TestClockThatIsSetBackEndsTheGracePeriodInTime(t *testing.T) {
 	})
 }
 
-// The server is started again, or has another one's data: holders keep their locks, and no other process is granted one for a lease.
+// The server is restarted, or is started with the data of another server. Holders keep their locks. No other process is granted a lock for
+// the time of a lease.
 func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(*mysqlserver.Server) error{
@@ -147,7 +149,7 @@ func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 			_, err := next.at(t, "/free").TryAcquire(soon(t))
 			need.That(t, fmt.Sprint("a try says ", err), errors.As(err, new(*second.GracePeriodError)))
 			g := waittest.Acquire(t, next.at(t, "/free"))
-			need.AtLeast(t, "until a lock was granted", time.Since(begun), lease-2*time.Second) // the server was started before
+			need.AtLeast(t, "until a lock was granted", time.Since(begun), lease-2*time.Second) // the server was started before begun
 			need.OK(t, held.Err())
 			waittest.Release(t, held)
 			waittest.Release(t, g)
@@ -227,7 +229,7 @@ func TestNoStatementOfTheProgramIsEnded(t *testing.T) {
 	sleep := func() {
 		var sleepers sync.WaitGroup
 		defer sleepers.Wait()
-		for range 20 { // on connections with all numbers that a listener had before
+		for range 20 { // so many connections that they include the number that a listener had before the restart
 			sleepers.Go(func() {
 				var end int
 				if err := db.QueryRowContext(ctx, "SELECT SLEEP(1.5)").Scan(&end); ctx.Err() == nil && (err != nil || end != 0) {
@@ -248,7 +250,7 @@ func TestNoStatementOfTheProgramIsEnded(t *testing.T) {
 	work.Wait()
 }
 
-// An operator, a proxy or the server ends connections at any time.
+// An operator, a proxy or the server may end connections at any time.
 func TestKilledConnectionsLoseNoLockAndNoTurn(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -291,7 +293,7 @@ func TestKilledConnectionsLoseNoLockAndNoTurn(t *testing.T) {
 		}
 		need.OK(t, rows.Err())
 		for _, id := range ids {
-			root.ExecContext(soon(t), kill+id) // or it has gone
+			root.ExecContext(soon(t), kill+id) // fails if the connection has ended already
 		}
 		now := turns.Load()
 		eventually(t, "more turns", func() bool { return turns.Load() >= now+3 })
@@ -301,7 +303,7 @@ func TestKilledConnectionsLoseNoLockAndNoTurn(t *testing.T) {
 	eventually(t, "an empty queue", func() bool { return ask[int](t, root, "SELECT COUNT(*) FROM tierlock_contender") == 0 })
 }
 
-// A server without a connection to spare still serves those that are there.
+// A server that accepts no more connections still serves the present ones.
 func TestServerWithoutAConnectionToSpareKeepsLocks(t *testing.T) {
 	t.Parallel()
 	s, _ := alone(t, "--max-connections=10")
@@ -328,7 +330,7 @@ func TestServerWithoutAConnectionToSpareKeepsLocks(t *testing.T) {
 // A stuck transaction blocks a queue. The server refuses requests for that queue with the reason. Renewals do not wait for it.
 func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 	t.Parallel()
-	p := begin(t, shared.Get(t).server.Addr(), 12*time.Second) // so that the server gives up first
+	p := begin(t, shared.Get(t).server.Addr(), 12*time.Second) // long, so that the server gives up before the client
 	waittest.RefusalTold(t, tier.New(p.Tier), func() (heal func()) {
 		tx := need.Get(shared.Get(t).db.BeginTx(t.Context(), nil))(t)
 		need.Get(tx.Exec("SELECT newest FROM tierlock_slot WHERE slot = CRC32(?) & 4095 FOR UPDATE", waittest.Path(t)))(t)

@@ -15,7 +15,7 @@ import (
 
 var wantErr = waittest.Err
 
-// A row is one of a table of the test's own, which its transactions write to.
+// row creates a table with one row for the test. The function increment adds one to a number in the row, and the function is checks it.
 func row(t *testing.T) (increment func(*sql.Tx) error, is func(want int)) {
 	t.Helper()
 	db, name := shared.Get(t).db, "t_"+rand.Text()
@@ -31,7 +31,7 @@ func row(t *testing.T) (increment func(*sql.Tx) error, is func(want int)) {
 		}
 }
 
-// unhurried is the lease of processes that are to keep it on a machine that is busy.
+// unhurried is the TTL of processes that must not lose their lease, even on a busy machine.
 const unhurried = time.Minute
 
 func begun(t *testing.T) *process { return begin(t, shared.Get(t).server.Addr(), unhurried) }
@@ -75,7 +75,7 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	committed(0)
 }
 
-// A process may stop between two lines. What it has asked for until then goes on at the server by itself, and nothing waits for it.
+// A process may be paused between two lines. The server nevertheless executes the requests that it has received.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	t.Parallel()
 	p := begun(t)
@@ -111,7 +111,7 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	committed(1)
 }
 
-// Others queue behind the holder, and the session is renewed, while the transaction goes on.
+// During the transaction, other contenders queue behind the holder, and the session is renewed.
 func TestTransactionIsCommittedWhateverOthersDoMeanwhile(t *testing.T) {
 	t.Parallel()
 	p, other := begin(t, shared.Get(t).server.Addr(), 2*ttl), begun(t)
@@ -124,7 +124,7 @@ func TestTransactionIsCommittedWhateverOthersDoMeanwhile(t *testing.T) {
 		waiter = waittest.Queue(t, other.at(t, waittest.Path(t)), func() int {
 			return ask[int](t, shared.Get(t).db, "SELECT COUNT(*) FROM tierlock_contender WHERE path = ?", waittest.Path(t))
 		})
-		time.Sleep(2 * ttl) // for renewals
+		time.Sleep(2 * ttl) // several renewals happen meanwhile
 		return nil
 	}))
 	committed(1)

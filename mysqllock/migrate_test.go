@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/waittest"
 )
 
-// later is this history with more versions. Each changes the tables that processes use.
+// later returns this history with more versions. Each of them changes the tables that processes use.
 func later(more int) history {
 	h := slices.Clone(versions)
 	for range more {
@@ -25,14 +25,14 @@ func later(more int) history {
 	return h
 }
 
-// bare returns a pool at a server without the tables, and the server.
+// bare starts a server without the tables, and returns it with a pool.
 func bare(t *testing.T) (*sql.DB, *mysqlserver.Server) {
 	t.Helper()
 	s, _ := alone(t)
 	return poolAt(t, mysqlserver.DSN(s.Addr())), s
 }
 
-// Four programs upgrade the schema at once while others have locks, and while a transaction keeps the table from them.
+// Four programs upgrade the schema at the same time. Meanwhile other programs hold locks, and a transaction locks the table.
 func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	t.Parallel()
 	db, s := bare(t)
@@ -76,13 +76,13 @@ func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	more()
 	need.OK(t, held.Err())
 	waittest.Release(t, held)
-	need.OK(t, Migrate(soon(t), db)) // a program of the version before starts
+	need.OK(t, Migrate(soon(t), db)) // a program of the previous version starts
 	waittest.Release(t, waittest.Acquire(t, begin(t, s.Addr(), ttl).at(t, "/held")))
 	ended.Store(1)
 	work.Wait()
 }
 
-// MySQL commits each statement by itself, so Migrate may end after any of them.
+// MySQL commits each statement separately, so Migrate may end after any of them.
 func TestMigrateThatStopsInTheMiddleIsRepeated(t *testing.T) {
 	t.Parallel()
 	db, s := bare(t)

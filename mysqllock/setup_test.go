@@ -25,15 +25,15 @@ import (
 
 var soon = waittest.Soon
 
-// ttl is the lease of processes in tests.
+// ttl is the lease TTL of processes in tests.
 const ttl = 2 * time.Second
 
 func TestMain(m *testing.M) {
-	mysql.SetLogger(new(mysql.NopLogger)) // connections break in most tests
+	mysql.SetLogger(new(mysql.NopLogger)) // most tests break connections, and the driver would log that
 	shared.Main(m)
 }
 
-// shared is the server that tests share, with the tables, and a pool of one who looks from outside the library.
+// shared is the server that the tests share. It has the tables, and a pool that belongs to no process.
 var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = mysqlserver.Start(context.Background(), mysqlserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
@@ -50,7 +50,7 @@ type site struct {
 	db     *sql.DB
 }
 
-// migrated returns a pool of root at a server that has the tables.
+// migrated creates the tables at a server, and returns a pool of the user root.
 func migrated(ctx context.Context, addr string) (*sql.DB, error) {
 	db, err := sql.Open("mysql", mysqlserver.DSN(addr))
 	if err == nil {
@@ -63,14 +63,14 @@ func migrated(ctx context.Context, addr string) (*sql.DB, error) {
 	return sql.Open("mysql", mysqlserver.RootDSN(addr))
 }
 
-// A process is what one process has of the library, over a pool of its own whose messages and connections can be interfered with.
+// A process simulates a process that uses the library. It has a tier with its own pool, and a test can disturb the pool's connections.
 type process struct {
 	*queue.Tier
 	db   *sql.DB
 	wire *wire
 }
 
-// begin starts a process that ends with the test.
+// begin starts a process. It ends with the test.
 func begin(t testing.TB, addr string, lease time.Duration) *process {
 	t.Helper()
 	settings := second.Defaults
@@ -85,7 +85,7 @@ func begin(t testing.TB, addr string, lease time.Duration) *process {
 	return p
 }
 
-// Close ends the process in good order.
+// Close ends the process with a Goodbye.
 func (p *process) Close() error {
 	p.Tier.Close()
 	p.wire.reset()
@@ -94,13 +94,13 @@ func (p *process) Close() error {
 	return nil
 }
 
-// kill ends the process without a goodbye: what it has at the server stays until its lease ends.
+// kill ends the process without a Goodbye. Its contenders stay at the server until its session expires.
 func (p *process) kill() {
 	p.wire.end()
 	p.Close()
 }
 
-// forSuite is the process as the suite takes it.
+// forSuite returns the process in the form that the suite needs.
 func (p *process) forSuite() *tiertest.Process {
 	return &tiertest.Process{
 		Tier:     p,
@@ -112,15 +112,15 @@ func (p *process) forSuite() *tiertest.Process {
 	}
 }
 
-// A wire carries the connections of one process, by way of a network that can be cut.
+// A wire carries the connections of one process over a network that can be cut.
 type wire struct {
 	network *child.Network
-	addr    string // where the server is found
+	addr    string // the address of the server
 
 	mu    sync.Mutex // guards the fields below
 	over  bool
 	conns map[*wired]bool
-	loses func() bool // nil: nothing
+	loses func() bool // reports whether to lose the next message; nil if none is lost
 }
 
 func newWire(t testing.TB, addr string) *wire {
@@ -149,8 +149,7 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// sever silently stops everything that is sent in either direction. heal breaks the old connections, and delivers what was on the
-// way.
+// sever blocks all traffic in both directions, without an error. heal breaks the old connections, and delivers what was sent meanwhile.
 func (w *wire) sever() (heal func()) {
 	w.network.Isolate(0)
 	return sync.OnceFunc(func() {
@@ -169,7 +168,7 @@ func (w *wire) reset() {
 	clear(w.conns)
 }
 
-// end breaks all connections, and there will be none any more.
+// end breaks all connections, and refuses new ones.
 func (w *wire) end() {
 	w.mu.Lock()
 	w.over = true
@@ -177,14 +176,14 @@ func (w *wire) end() {
 	w.reset()
 }
 
-// messages has hook see each message to the process, but those that keep its session.
+// messages makes hook be called for each message to the process, except messages that keep its session alive.
 func (w *wire) messages(hook func() (lose bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.loses = hook
 }
 
-// A wired connection knows which answer comes next.
+// A wired connection knows to which statement the next answer belongs.
 type wired struct {
 	net.Conn
 	wire *wire
@@ -192,7 +191,7 @@ type wired struct {
 	mu         sync.Mutex // guards the fields below
 	preparing  string
 	statements map[uint32]string
-	executes   string // the statement whose answer comes next; "" if that was seen
+	executes   string // the statement to which the next answer belongs; "" once that answer has begun
 }
 
 const prepareCommand, executeCommand = 0x16, 0x17
@@ -209,7 +208,7 @@ func (c *wired) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// keeps are statements that keep the session, or prepare what follows.
+// keeps has parts of the statements that keep the session alive. The hook of messages is not called for their answers.
 var keeps = []string{"tierlock_beat", "tierlock_open", "tierlock_check", "tierlock_drop", "tierlock_finish",
 	"GET_LOCK", "WHERE session = ?"}
 

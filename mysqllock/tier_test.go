@@ -26,8 +26,9 @@ func TestTier(t *testing.T) {
 	}).Record(t, "MySQL", "../docs/promises/mysql.md")
 }
 
-// countWrites notes each transaction that changes a queue or a value: those of one connection differ by how many it has committed before,
-// and connections with one number by the run of the server.
+// countWrites returns SQL that makes the server record each transaction that changes a queue or a value. A record has the start of the
+// server, the number of the connection, and how many transactions that connection has committed before. Together they identify the
+// transaction.
 func countWrites() []string {
 	sql := []string{"CREATE TABLE writes (life VARBINARY(255), connection BIGINT, commits BIGINT, " +
 		"PRIMARY KEY (life, connection, commits)) ENGINE = InnoDB"}

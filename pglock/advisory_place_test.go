@@ -26,7 +26,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 	}
 	want.Token, want.Asked = 0, false
 	need.Equal(t, "one that waits", says(name, false), want)
-	cut := name[:strings.Index(name, "night")+2] // as a server does
+	cut := name[:strings.Index(name, "night")+2] // the server cuts a long name like this
 	if got := says(cut, false); got.Label != "ni" || got.PID != os.Getpid() {
 		t.Errorf("cut: %+v", got)
 	}
@@ -35,7 +35,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 	}
 }
 
-// The session at the other key has the lock in both modes for a moment, while it becomes a reader.
+// While a session becomes a reader, it has the lock in both modes for a moment. The session at the other key is in that state.
 func TestPlacesAreInTheOrderOfTokensThenOfTheWait(t *testing.T) {
 	t.Parallel()
 	key, other, pool := advisoryKey(lockPath(t)), advisoryKey(lockPath(t)+"-2"), poolAt(t, sharedURL(t))

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// advise starts a process with advisory locks and with a TTL that does not end in the test.
+// advise starts a process that uses advisory locks. Its TTL is so long that no lease ends during the test.
 func advise(t *testing.T, url string) *process {
 	t.Helper()
 	return advisories.start(t, url, tier.WithLeaseTTL(unhurried))
@@ -32,7 +32,7 @@ func contended(t *testing.T, url string) (holder, waiter *process, c *queue.Cont
 	return holder, waiter, c, waiter.waits(t)
 }
 
-// seen counts the sessions that have the test's lock, or wait for it.
+// seen counts the sessions that have the test's lock if granted is true, and otherwise the sessions that wait for it.
 func seen(t *testing.T, q querier, granted bool) int {
 	t.Helper()
 	return ask[int](t, q, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisoryKey(lockPath(t)), granted)
@@ -45,12 +45,12 @@ func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	within(t, 5*time.Second, "the holder hears of a waiter", c.Contended().Raised)
 	mustRelease(t, c)
 	c = w.Must(t)
-	for range 2 { // and the next one as well
+	for range 2 { // the second time for the next waiter
 		w = holder.waits(t)
 		endSession(t, contenders(t, waiter.at(t, lockPath(t)))[0].ID)
 		knows(t, c, 5*time.Second)
 		a := c.Store().Do(soon(t), queue.Command{Op: queue.Leave, Ref: c.Ref()})
-		if a.Outcome != queue.Done || a.Removed != queue.Missing { // or a release would say that the lock was ours to the end
+		if a.Outcome != queue.Done || a.Removed != queue.Missing { // otherwise Release would return nil, as if the lock had not been lost
 			t.Errorf("%+v, want that it was missing", a)
 		}
 		wantErr(t, c.Release(), second.ErrLost)
@@ -69,7 +69,7 @@ func endSession(t *testing.T, pid string) {
 	})
 }
 
-// A connection can die without a message to the client. The client must not wait for an answer without end.
+// A connection can break without a message to the client. The client must not wait forever for an answer.
 func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	t.Parallel()
 	holder, waiter := advise(t, sharedURL(t)), advisories.start(t, sharedURL(t))
@@ -86,18 +86,19 @@ func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	mustRelease(t, w.Must(t))
 }
 
-// A server process that waits for a lock reads nothing from its client. Without client_connection_check_interval it would go on waiting.
+// A server process that waits for a lock reads nothing from its client. Without client_connection_check_interval, it would continue to wait
+// after the client has died.
 func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	c := advise(t, sharedURL(t)).mustAcquire(t)
 	gone := advisories.start(t, sharedURL(t))
 	gone.waits(t)
-	gone.network.close() // as a process that is killed: it cancels nothing
+	gone.network.close() // like a process that is killed, it does not cancel its wait
 	within(t, ttl, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
 	mustRelease(t, c)
 }
 
-// The last answer shows whether the server ends the session in time.
+// The answer to the last statement of prepare shows whether the server would end an idle session in time.
 func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {
@@ -125,7 +126,7 @@ func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	need.Equal(t, "the process that has it", all[0].ID, strconv.Itoa(int(other.Conn().PgConn().PID())))
 }
 
-// A cancelled wait does not cost a connection.
+// After a wait is cancelled, its connection can be used again.
 func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	t.Parallel()
 	holder, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
@@ -144,12 +145,12 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// A session keeps a lock that it was granted right before its statement was cancelled.
+// If a session is granted the lock just before its statement is cancelled, it keeps the lock. leave has to unlock it.
 func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, url, pool := alone(t)
 	_, _, c, w := contended(t, url)
-	numbers := begun(t, pool) // no session draws a token meanwhile
+	numbers := begun(t, pool) // this transaction keeps all sessions from drawing a token
 	need.Get(numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"))(t)
 	mustRelease(t, c)
 	eventually(t, "the next one is granted the lock, and draws its token", func() bool {

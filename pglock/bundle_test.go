@@ -20,8 +20,7 @@ func TestTxChecksAllLocksOfABundle(t *testing.T) {
 	}.ChecksAllLocks(t, tier.New(start(t, tier.WithLeaseTTL(unhurried))), tier.New(start(t, tier.WithLeaseTTL(unhurried))))
 }
 
-// A server process loses all of its advisory locks or none. The guard still checks each one. In this test one of them counts as held by
-// another process.
+// The guard checks each advisory lock of a bundle. In this test, it is called with the key and the token of a lock that nobody holds.
 func TestTxChecksAllAdvisoryLocksOfABundle(t *testing.T) {
 	t.Parallel()
 	p, tab := advisories.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)), table(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A role may have a setting that ends idle connections, as ours are between two renewals.
+// A role may have a setting that ends idle connections. The connections of this package are idle between two renewals, and must not end.
 func TestIdleConnectionsStay(t *testing.T) {
 	t.Parallel()
 	p := tables.start(t, sharedURL(t)+"&application_name=idle&idle_session_timeout=100")
@@ -50,8 +50,8 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID())), "read committed")
 }
 
-// A hook of the pool may make any settings for the program's own statements. Among these may be a statement timeout; but a wait for the
-// lock is one statement.
+// A hook of the pool may change any setting for the program's own statements. For example, it may set a statement timeout. A wait for an
+// advisory lock is one long statement, and must not end by that timeout.
 func TestHooksOfThePoolChangeNothing(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {

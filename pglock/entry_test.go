@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A notification that a process waits makes only the holder of that lock read the queue, and only if it still keeps the lock.
+// A notification that a process waits for a lock makes only the holder of that lock read the queue, and only while it still holds the lock.
 func TestWhoLooksForThoseWhoWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*entry)

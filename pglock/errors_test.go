@@ -42,7 +42,7 @@ func TestStuckTransactionIsNoOutage(t *testing.T) {
 	mustRelease(t, w.Must(t))
 }
 
-// Requests of this process that wait for one another are no outage. Taken for one, they would break all connections.
+// If all connections for requests are busy, that is no outage. If it counted as an outage, all of these connections would be closed.
 func TestBusyConnectionsAreNoOutage(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -70,7 +70,7 @@ func TestBusyConnectionsAreNoOutage(t *testing.T) {
 	}
 }
 
-// The person on call has to know which server it is.
+// The error during an outage names the servers, so that the person on call knows which ones cannot be reached.
 func TestOutageNamesTheServers(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		p := f.start(t, sharedURL(t))
@@ -134,7 +134,7 @@ func answerVersion(conn net.Conn, version string) {
 			return
 		}
 		switch m.(type) {
-		case *pgproto3.Query: // empty: a pool tries out a connection that was not used for a second
+		case *pgproto3.Query: // an empty query: a pool checks a connection that was not used for a second
 			say(&pgproto3.EmptyQueryResponse{})
 		case *pgproto3.Sync:
 			say(&pgproto3.ParseComplete{}, &pgproto3.BindComplete{},

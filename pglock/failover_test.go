@@ -47,22 +47,23 @@ func (p pair) failOver(t *testing.T) {
 	need.OK(t, p.Promote(soon(t), p.standby))
 }
 
-// A server that has lost its lock table grants nothing until a holder that is cut off knows of its loss.
+// A server may lose its lock table. It then grants nothing until each former holder has learned of its loss, even one that cannot reach the
+// server.
 func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	restart := func(t *testing.T, s *pgserver.Server) { need.OK(t, s.Restart(t.Context())) }
 	type row struct {
-		settings []string // of the server
+		settings []string // settings of the server
 		forget   func(*testing.T, *pgserver.Server)
 	}
 	need.Each(t, map[string]row{
 		"restarted": {forget: restart},
-		// Nothing about the grants has reached the disk, and tokens grow all the same.
+		// No data about the grants has reached the disk. Tokens still grow.
 		"crashed": {settings: []string{"wal_writer_delay = '10s'"}, forget: func(t *testing.T, s *pgserver.Server) {
 			s.Kill()
 			restart(t, s)
 		}},
-		// The server goes on, with the same postmaster and timeline.
+		// The server continues to run, with the same postmaster and timeline.
 		"one of its processes crashed": {forget: func(t *testing.T, s *pgserver.Server) {
 			victim, err := os.FindProcess(ask[int](t, poolAt(t, pgserver.PlainURL(s.Addr())), "SELECT pg_backend_pid()"))
 			if err == nil {
@@ -100,12 +101,12 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	})
 }
 
-// Writes that a lost primary has acknowledged may be missing at its standby, or deleted rows may be back. Here the row of a holder is
-// missing, and the deleted row of a contender is back. The session still exists.
+// A standby that takes over may lack writes that the old primary has acknowledged. In this test, the row of a holder is missing there, and
+// the deleted row of another contender still exists. The session exists, too.
 func TestRowsMayBeMissingOrBackAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	e := newPair(t)
-	p := tables.start(t, e.url, tier.WithLeaseTTL(3*time.Minute)) // for a while it does not look at its queue
+	p := tables.start(t, e.url, tier.WithLeaseTTL(3*time.Minute)) // the TTL is so long that no periodic read of the queue happens
 	back := must(t, p.at(t, "/back"))
 	e.replicated(t)
 	e.Isolate(e.primary)

@@ -11,12 +11,12 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// In a grace period, holders and waiters that the server knows keep their places and are renewed; new ones get nothing yet, and the queue
-// shows it.
+// In a grace period, holders and waiters whose rows exist keep their places, and their sessions are renewed. New contenders are not granted
+// a lock yet, and the queue shows that.
 func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 	t.Parallel()
 	_, url, outside := alone(t)
-	begin := func() *tier.Registry { return tier.New(tables.start(t, url, tier.WithLeaseTTL(4*ttl))) } // time to see the grace period
+	begin := func() *tier.Registry { return tier.New(tables.start(t, url, tier.WithLeaseTTL(4*ttl))) } // long, to observe the grace period
 	holder, other := begin(), begin()
 	held := need.Get(holder.Semaphore(lockPath(t), 5).Acquire(soon(t), 2))(t)
 	exec(t, outside, tables.forget)
@@ -37,17 +37,17 @@ func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 	mustRelease(t, later)
 }
 
-// A server that was restarted or promoted before its first lock counts as one that has granted locks. Only the first process can say that
-// the server is new.
+// If a server was restarted or promoted before its first lock, it counts as a server that has granted locks. Only the first process can
+// declare that the server is new.
 func TestNewServerHasNoGracePeriod(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		_, url, outside := alone(t)
 		exec(t, outside, advisories.forget)
-		first := f.start(t, url, WithNewServer(), tier.WithLeaseTTL(time.Minute)) // there would be a grace period of that
+		first := f.start(t, url, WithNewServer(), tier.WithLeaseTTL(time.Minute)) // without the option, the grace period would last a minute
 		hold := first.holds(t)
 		f.start(t, url) // a server that is not known to be new
 		mustRelease(t, hold)
-		for _, other := range flavours { // whose record it is does not matter
+		for _, other := range flavours { // the record of either kind of locks counts
 			wantErr(t, need.ErrOf(other.begin(t, url, WithNewServer()).at(t, lockPath(t)).Acquire(soon(t))), errUsed)
 		}
 		exec(t, outside, f.forget)
@@ -59,8 +59,8 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	})
 }
 
-// A record that another process has just written counts, and so does a promotion since the schema was created. The process's own record
-// does not count, because the answer to it may have been lost.
+// A server is not new if another process has just written a record, or if the server was promoted after the schema was created. The
+// process's own record does not count. The process may have to repeat that request because the answer was lost.
 func TestServerWithARecordIsNotNew(t *testing.T) {
 	t.Parallel()
 	_, _, outside := alone(t)

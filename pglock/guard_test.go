@@ -39,7 +39,7 @@ func increment(ctx context.Context, table string) func(pgx.Tx) error {
 	}
 }
 
-// proof returns the text by which the guard of a transaction recognizes a contender.
+// proof returns the SQL arguments with which tierlock.guard checks a contender.
 func proof(c *queue.Contender) string {
 	return c.Store().(interface {
 		proof(queue.Ref) string
@@ -81,17 +81,17 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 	})
 }
 
-// lose makes a contender lost for a reason that the server does not know.
+// lose makes the process believe that a contender is lost. The server still has the contender.
 func lose(p *process, c *queue.Contender) {
 	p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")})
 }
 
-// underOne is Tx for one contender; check reports whether the process still has the lock.
+// underOne is like Tx, but for one contender. check returns an error if the process does not hold the lock any more.
 func underOne(ctx context.Context, c *queue.Contender, check func() error, f func(pgx.Tx) error) error {
 	return transact(ctx, c.Store().(guarded), []*queue.Contender{c}, check, f)
 }
 
-// A connection that is being broken must not return to the pool, where another user would get it.
+// When a hold ends, its connection is broken. That connection must not be given back to the pool, where another user would get it.
 func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -102,7 +102,7 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	wantErr(t, underOne(soon(t), c, c.Err, func(tx pgx.Tx) error {
 		broken = tx.Conn().PgConn().PID()
 		p.network.onClose(func() {
-			if closes.Add(1) == 1 { // else it is who gives the connection back
+			if closes.Add(1) == 1 { // the second call comes when the connection is given back
 				close(closing)
 				<-goOn
 			}
@@ -116,14 +116,14 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	c.Release()
 }
 
-// The process may not know of its loss yet, while the server does. Or the lock was handed off within the process, with the same
-// contender.
+// A process that does not hold the lock any more cannot commit. The server may know of the loss before the process does. Or the lock may
+// have been handed off within the process, with the same contender.
 func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		flavour
 		ends  func(t *testing.T, p *process, c *queue.Contender)
-		check error // by the end, where the server does not know
+		check error // what check returns at the end, if the server does not know of the loss
 	}
 	handedOn := func(*testing.T, *process, *queue.Contender) {}
 	need.Each(t, map[string]row{
@@ -135,14 +135,14 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 		}, nil},
 		"session of its own over": {advisories, func(t *testing.T, p *process, _ *queue.Contender) {
 			pid := contenders(t, p.at(t, lockPath(t)))[0].ID
-			p.network.mute("\x00try") // it does not hear of it
+			p.network.mute("\x00try") // the process does not learn of the loss
 			endSession(t, pid)
 		}, nil},
 		"handed on":           {tables, handedOn, second.ErrReleased},
 		"handed on, advisory": {advisories, handedOn, second.ErrReleased},
 	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p := c.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // no renewal tells it
+		p := c.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // long, so that no renewal shows the loss
 		held, tab := p.mustAcquire(t), table(t)
 		checked := func() error { return nil }
 		wantErr(t, underOne(soon(t), held, func() error { return checked() }, func(tx pgx.Tx) error {
@@ -169,13 +169,14 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 		next.Pending(t)
 		tx.Rollback(soon(t))
 		mustRelease(t, next.Must(t))
-		c = p.mustAcquire(t) // which is another turn
+		c = p.mustAcquire(t) // a new contender
 		need.WantMention(t, need.ErrOf(outside(t).Exec(soon(t), guard)), "TL001")
 		mustRelease(t, c)
 	})
 }
 
-// The server has granted a waiter the lock. The waiter gets the hold only after the transaction, however long that takes.
+// The server has granted the lock to a waiter, while a transaction under the previous hold is still open. The waiter becomes the holder
+// only after that transaction has ended, however long that takes.
 func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	p, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
@@ -204,7 +205,8 @@ func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	mustRelease(t, last.Must(t))
 }
 
-// The guard may read the name of a session first and then the lock, which by then may belong to the session's next hold.
+// The guard reads the name of a session first, and then whether it has the lock. In between, the session may get the lock for its next
+// hold. The name must therefore change before the session unlocks.
 func TestTokenGoesBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	conn, name := need.Get(pgx.Connect(soon(t), sharedURL(t)))(t), "s_"+newID()
@@ -223,8 +225,8 @@ func TestTokenGoesBeforeTheLock(t *testing.T) {
 	}
 }
 
-// The guard reads the sessions again: it uses neither what the transaction has read before, nor the name of a session that has acquired
-// the lock again.
+// The guard reads the present state of the sessions, even if the transaction has read an earlier state. It also fails if the session has
+// acquired the lock again since.
 func TestGuardLooksAnew(t *testing.T) {
 	t.Parallel()
 	p := advise(t, sharedURL(t))
@@ -242,8 +244,8 @@ func TestGuardLooksAnew(t *testing.T) {
 	mustRelease(t, again)
 }
 
-// A process that is cut off has locked a row and cannot end its transaction. A commit checks deferred constraints, and no
-// statement_timeout applies to it.
+// A process locks a row and is then disconnected, so it cannot end its transaction. Timeouts of the server end the transaction. One case
+// concerns deferred constraints, since no statement_timeout applies to a commit that checks them.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -297,19 +299,19 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	})
 }
 
-// The transaction may have been committed, and errors.Is has to show the caller that.
+// If the commit is not answered, the transaction may have been committed. errors.Is has to show that to the caller.
 func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	forEach(t, testUnansweredCommit)
 }
 
 func testUnansweredCommit(t *testing.T, f flavour) {
-	p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // so that nothing else is said meanwhile
+	p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // long, so that no renewal is sent during the test
 	hold, tab := p.holds(t), table(t)
 	commit := func(ctx context.Context, answered func() (lose bool)) error {
 		err := Tx(ctx, hold, func(tx pgx.Tx) error {
 			err := increment(ctx, tab)(tx)
 			var answers atomic.Int32
-			p.network.messages(func() bool { return answers.Add(1) == 2 && answered() }) // behind that of the check of what is deferred
+			p.network.messages(func() bool { return answers.Add(1) == 2 && answered() }) // the first answer is that of checkDeferred
 			return err
 		})
 		need.WantErr(t, "the commit", err, tier.ErrUnknown)

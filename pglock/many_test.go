@@ -23,15 +23,15 @@ import (
 // crowd inserts n contenders of a session for the duration of the test. path is an SQL expression in $1, the number of the contender.
 func crowd(t *testing.T, session, path, of string, n int) {
 	t.Helper()
-	t.Cleanup(func() { // others at the server would have to remove them once the session is over
+	t.Cleanup(func() { // otherwise other tests would have to remove them after the session has expired
 		outside(t).Exec(context.Background(), "DELETE FROM tierlock.contender WHERE session = $1", session)
 	})
 	exec(t, outside(t), `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 		SELECT `+path+`, nextval('tierlock.token'), gen_random_uuid()::text, $2, false, 0 FROM generate_series(1, $3::int) i`, of, session, n)
 }
 
-// While any transaction in the database is open, deleted rows are not removed. The open transaction slows down only their queue, not
-// other queues or the lease.
+// While a transaction is open anywhere in the database, deleted rows stay in the tables. That slows down only the queue of these rows, and
+// neither other queues nor the lease.
 func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)
@@ -42,7 +42,7 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	const dead = 50_000
 	crowd(t, id, "$1 || '/crowd/' || i", path, dead)
 	exec(t, outside(t), "DELETE FROM tierlock.contender WHERE path LIKE $1 || '/crowd/%'", path)
-	exec(t, outside(t), "ANALYZE tierlock.contender") // as autovacuum does: the table looks small
+	exec(t, outside(t), "ANALYZE tierlock.contender") // like autovacuum; to the planner, the table then looks small
 	for _, c := range []struct {
 		what          string
 		before, after int
@@ -51,7 +51,7 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	}
 }
 
-// keepDeadRows opens a transaction until the end of the test.
+// keepDeadRows opens a transaction that ends with the test. Until then, deleted rows stay in the tables.
 func keepDeadRows(t *testing.T) {
 	t.Helper()
 	long := begun(t, outside(t))
@@ -97,7 +97,7 @@ func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
 	}
 }
 
-// comeUntilNoted makes contenders enter and leave until the queue has recorded where reads can start.
+// comeUntilNoted makes contenders enter and leave until the server has recorded where reads of the queue can start.
 func comeUntilNoted(t *testing.T, path, session string) {
 	t.Helper()
 	eventually(t, "a note of where the queue begins", func() bool {
@@ -108,8 +108,8 @@ func comeUntilNoted(t *testing.T, path, session string) {
 	})
 }
 
-// The record of where reads start must not skip a live contender, even if contenders at another path, which shares that record, enter and
-// leave.
+// The server records where reads of a queue start. No read may skip a contender that exists. Another path may share the record, so
+// contenders enter and leave there, too.
 func TestNobodyIsPassedBy(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, head := p.session(t), newID()
@@ -128,8 +128,8 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	seen()
 }
 
-// Many portions of one semaphore cost no more than as many locks, neither in a heartbeat of their process nor in an acquisition of
-// another one. A cost that grows with the square of their number would be many times higher.
+// A process may have acquired permits of one semaphore many times. In heartbeats and in the acquisitions of other processes, that costs no
+// more than if it held as many locks. A cost that grows with the square of the number would be many times higher.
 func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, s := p.session(t), must(t, p.at(t, path)).Store().(*store)
@@ -174,7 +174,7 @@ func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	}), 3*ofLocks)
 }
 
-// Each acquisition is one request, and its statement is already planned, unless it is the first on a connection.
+// Each acquisition is one request. Its statement was planned before, unless it is the first one on its connection.
 func TestTurnIsOneRequest(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -243,7 +243,7 @@ func TestTurnTakesFewStatements(t *testing.T) {
 	}
 }
 
-// A periodic read of the queues is one round trip, however many contenders wait for locks or permits.
+// A periodic read of the queues takes one round trip, no matter how many contenders wait for locks or permits.
 func TestLookIsOneRequest(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -254,7 +254,7 @@ func TestLookIsOneRequest(t *testing.T) {
 	for _, c := range need.Get(read(soon(t), outside(t), path))(t)[path] {
 		refs = append(refs, queue.Ref{Path: path, ID: c.ID, Token: c.Token})
 	}
-	s.Follow(refs[2]) // it waits, and so only those around it are read
+	s.Follow(refs[2]) // for a waiter, only the rows that show its place are read
 	var requests atomic.Int64
 	need.OK(t, s.notifyConn.talk(soon(t), func(l *serverConn) error {
 		p.network.onRequest(func([]byte) { requests.Add(1) })
@@ -285,7 +285,7 @@ func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
 		s.Follow(ref)
 		want := queue.View{ID: c.ID, Token: c.Token}
 		places.Stand(&want)
-		if want.Ahead > 0 { // of those right ahead
+		if want.Ahead > 0 { // the view counts only those that block c among the 100 right ahead
 			near := slices.DeleteFunc(slices.Clone(whole[max(0, i-100):i]), func(p second.Contender) bool { return p.Shared && c.Shared })
 			want.Ahead = max(1, len(near))
 		}

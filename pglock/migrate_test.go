@@ -71,14 +71,14 @@ func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 		need.OK(t, holder.Err())
 		mustRelease(t, holder)
 		mustRelease(t, waiter.Must(t))
-		need.OK(t, Migrate(soon(t), pool)) // a program of the version before starts
+		need.OK(t, Migrate(soon(t), pool)) // a program of the previous version starts
 		mustRelease(t, f.start(t, url).mustAcquire(t))
 		ended.Store(1)
 		work.Wait()
 	})
 }
 
-// The process that upgrades is stopped or cut off before it commits.
+// The process that upgrades the schema is paused or disconnected before it commits.
 func TestUpgradeThatStopsInTheMiddleIsUndone(t *testing.T) {
 	t.Parallel()
 	url := database(t)

@@ -14,13 +14,13 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// advisoryWrites counts the requests of all processes that change who has or wants an advisory lock, or its value. They are the writes of
-// that store.
+// advisoryWrites counts the requests of all processes that change the queue of an advisory lock, or its value. For advisory locks, the tier
+// suite uses it as the number of writes.
 var advisoryWrites atomic.Int64
 
 // A network carries the connections of one process. A network can be cut, and can lose messages.
 type network struct {
-	deaf atomic.Bool // it drops notifications, without an error
+	deaf atomic.Bool // the network drops notifications, without an error
 
 	mu    sync.Mutex // guards the fields below
 	whole chan struct{}
@@ -28,8 +28,8 @@ type network struct {
 	lanes map[*lane]struct{}
 	hook  func() (lose bool)
 
-	requested func([]byte) // told of each request before it goes on
-	closing   func()       // called before the process closes a connection
+	requested func([]byte) // is called with each request before that is passed on
+	closing   func()       // is called before the process closes a connection
 }
 
 func newNetwork() *network {
@@ -83,7 +83,7 @@ func (n *network) mute(request string) {
 	}
 }
 
-// messages calls hook for each message to the process that does not keep its session.
+// messages makes hook be called for each message to the process, except messages that keep its session alive.
 func (n *network) messages(hook func() (lose bool)) { n.locked(func() { n.hook = hook }) }
 
 func (n *network) onRequest(f func([]byte)) { n.locked(func() { n.requested = f }) }
@@ -96,7 +96,7 @@ func (n *network) locked(f func()) {
 	f()
 }
 
-// hooks returns the functions to call at the moment.
+// hooks returns the functions that are to be called at present.
 func (n *network) hooks() (requested func([]byte), closing func(), hook func() (lose bool)) {
 	n.locked(func() { requested, closing, hook = n.requested, n.closing, n.hook })
 	return requested, closing, hook
@@ -129,7 +129,7 @@ func (n *network) dial(ctx context.Context, kind, addr string) (net.Conn, error)
 	return &end{near, server.RemoteAddr(), n}, nil
 }
 
-// An end is one side of a lane, and looks like a connection to the server.
+// An end is the process's side of a lane. To the process, it looks like a connection to the server.
 type end struct {
 	net.Conn
 	remote  net.Addr
@@ -144,13 +144,13 @@ func (e *end) Close() error {
 	return e.Conn.Close()
 }
 
-// A lane carries one connection.
+// A lane carries one connection of the process.
 type lane struct {
 	network     *network
 	far, server net.Conn
 	once        sync.Once
 	ended       chan struct{}
-	request     atomic.Pointer[[]byte] // the newest; nil before the first
+	request     atomic.Pointer[[]byte] // the newest request; nil before the first
 	muted       atomic.Bool
 }
 
@@ -175,13 +175,13 @@ func (c *lane) pass() bool {
 	return !need.Closed(c.ended)
 }
 
-// hang ends the connection when one side has closed it. The other side notices if the network is connected.
+// hang ends the connection after one side has closed it. The other side notices that once the network is connected.
 func (c *lane) hang() {
 	c.pass()
 	c.close()
 }
 
-// up carries the requests of the process.
+// up passes the requests of the process on to the server.
 func (c *lane) up() {
 	defer c.hang()
 	for chunk := make([]byte, 1<<16); ; {
@@ -209,15 +209,15 @@ func containsAny(b []byte, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(b, []byte(s)) })
 }
 
-// keeps reports whether the current request keeps the session, or belongs to the harness, as the handshake does.
+// keeps reports whether the newest request keeps the session alive or prepares a connection. Hooks are not called for the answers.
 func (c *lane) keeps() bool {
 	request := c.request.Load()
 	return request == nil || containsAny(*request, "tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1",
 		"LISTEN", "pg_settings", "pg_backend_pid", "has_table_privilege", "tierlock.drop", "quiet_ms('advisory'", "\x00look\x00", "\x00name\x00")
 }
 
-// down carries the messages of the server: answers, each up to the message that the server is ready for the next request, and
-// notifications.
+// down passes the messages of the server on to the process. These are notifications and answers. An answer ends with the message that the
+// server is ready for the next request.
 func (c *lane) down() {
 	defer c.hang()
 	for {
@@ -227,7 +227,7 @@ func (c *lane) down() {
 			var header [5]byte
 			if _, err := io.ReadFull(c.server, header[:]); err != nil {
 				if c.pass() {
-					c.far.Write(message.Bytes()) // why
+					c.far.Write(message.Bytes()) // the reason why the server ends the connection
 				}
 				return
 			}

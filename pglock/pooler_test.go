@@ -18,7 +18,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// pooled starts a PgBouncer, and returns the URL of a database with the schema behind it. Transactions there are serializable by default.
+// pooled starts a PgBouncer in front of a database that has the schema, and returns its URL. In that database, transactions are
+// serializable by default.
 func pooled(t *testing.T, mode string, settings ...string) (url string) {
 	t.Helper()
 	pooler, err := pgserver.StartPooler(t.Context(), server(t).Addr(), mode, settings...)
@@ -92,13 +93,13 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 	}
 }
 
-// Leases are so long that no renewal happens, so what a process learns it learns from notifications.
+// The TTL is so long that no renewal happens. A process therefore learns of changes only by notifications.
 func TestPoolerOfSessionsServes(t *testing.T) {
 	t.Parallel()
 	url := pooled(t, "session")
 	p, q := tables.start(t, url, tier.WithLeaseTTL(2*unhurried)), tables.start(t, url, tier.WithLeaseTTL(2*unhurried))
 	c := p.mustAcquire(t)
-	c.Contended().C() // it wants to hear
+	c.Contended().C() // makes the store look for waiters
 	w := q.waits(t)
 	within(t, unhurried/4, "the holder hears of a waiter", c.Contended().Raised)
 	mustRelease(t, c)

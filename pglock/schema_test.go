@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// opened creates a session that lasts for a minute.
+// opened creates a session that lasts for a minute, and returns its ID.
 func opened(t *testing.T, pool *pgxpool.Pool) (id string) { return openedFor(t, pool, time.Minute) }
 
 func openedFor(t *testing.T, pool *pgxpool.Pool, d time.Duration) (id string) {
@@ -37,14 +37,14 @@ func entered(t *testing.T, q querier, path, id, session string) (first bool) {
 	return ask[bool](t, q, enterSession, path, id, session)
 }
 
-// renewed renews a session for another minute, unless it has ended.
+// renewed renews a session for another minute, and reports whether the session had not ended before.
 func renewed(t *testing.T, q querier, session string) (alive bool) {
 	t.Helper()
 	return ask[bool](t, q, "SELECT alive FROM tierlock.beat($1, 60000)", session)
 }
 
-// Two processes enter one queue, and the transaction of the first one is slow to commit. Without the lock of the queue, both would be
-// first.
+// Two processes enter the same queue, and the transaction of the first process takes long to commit. If transactions did not lock the
+// queue, both processes would be first.
 func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -69,7 +69,8 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 	}
 }
 
-// A renewal that has to wait for a transaction which ends the session fails, although it was sent in time.
+// A transaction ends a session, and a renewal of the session has to wait for that transaction. The renewal then fails, although it was sent
+// in time.
 func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -81,14 +82,14 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 		pool.QueryRow(soon(t), "SELECT alive FROM tierlock.beat($1, 60000)", short).Scan(&alive)
 		late <- alive
 	}()
-	time.Sleep(600 * time.Millisecond) // it is over
+	time.Sleep(600 * time.Millisecond) // until the session has expired
 	finder.Rollback(soon(t))
 	need.That(t, "renewed", !<-late)
 	need.That(t, "one that is not over was not renewed", renewed(t, pool, id))
 }
 
-// A renewal was sent in time and is slow to commit. A transaction that would end the session meanwhile waits for it, and another renewal
-// does not.
+// A renewal was sent in time, and takes long to commit. A transaction that ends expired sessions has to wait for it. A renewal of another
+// session does not wait.
 func TestRenewalUnderWayCounts(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -110,8 +111,8 @@ func TestRenewalUnderWayCounts(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1), tierlock.finish($2)", session, another)
 }
 
-// The write of a request that stopped waiting for the standby is effective at the primary. When the request is repeated, it is answered
-// only after the standby has the write, too.
+// A request has stopped waiting for the standby, so the primary has its write, and the standby may not. When the request is repeated, it is
+// answered only after the standby has the write, too.
 func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 2, pgserver.Config{NoSync: true, Synchronous: true})
@@ -128,8 +129,8 @@ func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	eventually(t, "an answer", func() bool { return enter() == nil })
 }
 
-// Without a notification, holders and waiters would learn of a change only with the next renewal. A try of a taken lock notifies no
-// process and writes nothing: a transaction that writes, or locks a row, needs a transaction id and waits for the disk.
+// Without a notification, holders and waiters would learn of a change only with the next renewal. A TryAcquire of a taken lock notifies no
+// process, writes nothing and locks no row. Otherwise it would need a transaction ID and wait for the disk.
 func TestWhoIsConcernedIsTold(t *testing.T) {
 	t.Parallel()
 	pool := poolAt(t, database(t))
@@ -142,7 +143,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 			pgx.QueryExecModeSimpleProtocol)
 	}
 	need.OK(t, err)
-	// Contenders are named by a letter, which is the end of their id.
+	// In this test, each contender has a letter as its name. The letter is the last character of its ID.
 	id := func(name string) string { return "00000000-0000-4000-8000-00000000000" + name }
 	enter := func(name, session, old string) string {
 		return fmt.Sprintf("SELECT tierlock.enter('/q', '%s', '%s', false, 0, %s, false)", id(name), session, old)
@@ -268,11 +269,11 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	})
 }
 
-// The clock of the server was ahead when it was promoted or started, and was then set right.
+// The clock of the server was ahead when the server was started or promoted, and was then set right.
 func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
-	opened(t, pool) // for a minute
+	opened(t, pool) // the longest lease is then a minute
 	for _, kind := range []string{"tables", "advisory"} {
 		left := "SELECT tierlock.quiet_ms('" + kind + "', 60000)"
 		exec(t, pool, "UPDATE tierlock.grace_period SET since = clock_timestamp() + interval '1 hour', longest_ms = 60000 WHERE locks = $1", kind)
@@ -282,7 +283,7 @@ func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	}
 }
 
-// This is the schema as pg_dump --schema-only and a restore leave it, or TRUNCATE.
+// The tables of the schema have no rows, as after TRUNCATE, or after a restore of a dump that pg_dump --schema-only has made.
 func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -298,9 +299,9 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	need.Equal(t, "contenders are left", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 0)
 }
 
-// A renewal does more than renew. It records the longest lease, even if one process asks for a short grace period while others run. It
-// deletes sessions that ended long ago, unless they have contenders, since their successors would not be notified; and it returns these
-// sessions.
+// A renewal does more than renew its own session. It records the longest TTL, even if an operator has reset the record while processes run.
+// It deletes sessions that expired long ago and have no contenders. It does not delete the contenders of other expired sessions, because
+// their successors would not be notified. It returns their IDs.
 func TestRenewalSeesToOthers(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// For longer than a lease, a transaction under the lock uses all connections of the program, and a transaction of another program locks
-// the queue.
+// For longer than a lease, two things block the program: a guarded transaction uses all connections of the program's pool, and a
+// transaction of another program locks the queue. Renewals still succeed.
 func TestRenewalsWaitForNobody(t *testing.T) {
 	t.Parallel()
 	locks := need.Get(New(t.Context(), poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), tier.WithLeaseTTL(ttl)))(t)
@@ -26,7 +26,7 @@ func TestRenewalsWaitForNobody(t *testing.T) {
 	tx := begun(t, outside(t))
 	ask[any](t, tx, "SELECT pg_advisory_xact_lock(tierlock.key($1))::text", lockPath(t))
 	need.OK(t, Tx(soon(t), hold, func(tx pgx.Tx) error {
-		for end := time.Now().Add(2 * ttl); time.Now().Before(end); { // each statement shorter than the lease
+		for end := time.Now().Add(2 * ttl); time.Now().Before(end); { // each statement is shorter than the lease
 			if _, err := tx.Exec(soon(t), "SELECT pg_sleep(0.2)"); err != nil {
 				return err
 			}
@@ -37,7 +37,7 @@ func TestRenewalsWaitForNobody(t *testing.T) {
 	mustRelease(t, hold)
 }
 
-// However many locks a process has, all are renewed with one request.
+// One request renews all locks of a process, no matter how many there are.
 func TestOneRenewalIsForAllLocks(t *testing.T) {
 	t.Parallel()
 	begun, p := time.Now(), start(t, tier.WithLeaseTTL(unhurried))
@@ -56,27 +56,27 @@ func TestOneRenewalIsForAllLocks(t *testing.T) {
 		before := requests.Load()
 		p.Renew()
 		eventually(t, "a renewal", func() bool { return requests.Load() > before })
-		held.Store().Do(soon(t), queue.Command{Op: queue.Audit, Session: p.session(t)}) // waits for its end
+		held.Store().Do(soon(t), queue.Command{Op: queue.Audit, Session: p.session(t)}) // waits until the renewal has ended
 	}
 	need.AtMost(t, "requests for renewals", requests.Load(), rounds+int64(time.Since(begun)/(unhurried/4)))
 }
 
-// Notifications may get lost without an error: the next renewal makes up for them.
+// Notifications may get lost without an error. The next renewal then shows what they would have said.
 func TestNotificationsMayBeLost(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
 	p.network.deaf.Store(true)
 	q.network.deaf.Store(true)
 	c := p.mustAcquire(t)
-	c.Contended().C() // it wants to hear
+	c.Contended().C() // makes the store look for waiters
 	w := q.waits(t)
 	within(t, ttl/3+ttl/8, "the holder is contended", c.Contended().Raised)
 	mustRelease(t, c)
 	mustRelease(t, w.Within(t, ttl/3+ttl/8))
 }
 
-// A request without an answer is executed after its contender was released. A standby that takes over may lack a release that was
-// acknowledged. A request that is executed after the end of the session has no effect.
+// A request without an answer may be executed after its contender was released. A standby that takes over may lack a release that the old
+// primary has acknowledged. In both cases the contender is removed. A request that is executed after the end of the session has no effect.
 func TestLateRequestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -88,7 +88,7 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	for name, happens := range map[string]func(){
 		"no answer": func() {
 			var once atomic.Bool
-			p.network.messages(func() bool { return !once.Swap(true) }) // to any request
+			p.network.messages(func() bool { return !once.Swap(true) }) // the answer to the next request is lost
 			mustRelease(t, must(t, p.at(t, lockPath(t)+"-2")))
 		},
 		"another connection": p.network.reset,
@@ -124,7 +124,7 @@ func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	need.Equal(t, "three of two", ask[bool](t, outside(t), more, lockPath(t)+"-2", newID(), p.session(t)), false)
 }
 
-// The server accepts no more connections, and the process has only the one that renews its session.
+// The server accepts no more connections, and the process has only the connection that renews its session.
 func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -165,7 +165,8 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
 }
 
-// A process with many contenders has died. Otherwise processes that wait behind another dead one would wait for many renewals.
+// A process with many contenders has died. One renewal of another process removes all of them. If that took many renewals, processes that
+// wait behind another dead process would wait for all of these renewals.
 func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -174,13 +175,13 @@ func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 	exec(t, pool, `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 		SELECT '/dead/' || i, nextval('tierlock.token'), gen_random_uuid()::text, $1, false, 0 FROM generate_series(1, 450) i`, dead)
 	exec(t, pool, "UPDATE tierlock.session SET expires = '-infinity' WHERE id = $1", dead)
-	p.Renew() // the next one is due in 15 s
+	p.Renew() // without this, the next renewal comes after 15 s
 	within(t, unhurried/5, "all of them are removed", func() bool {
 		return ask[int](t, pool, "SELECT count(*) FROM tierlock.contender WHERE session = $1", dead) == 0
 	})
 }
 
-// A server has memory for some thousand row locks. A process that took them all at its end would make other processes fail.
+// A server has memory for a few thousand locks. If a process used all of that memory when it ends, requests of other processes would fail.
 func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))

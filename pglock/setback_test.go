@@ -13,7 +13,7 @@ import (
 
 const restartTokens = "ALTER SEQUENCE tierlock.token RESTART"
 
-// A sequence can be restarted, and logical replication copies the rows but not the sequence.
+// An operator can restart a sequence. Also, logical replication copies rows, but not the values of sequences.
 func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -34,7 +34,8 @@ func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	mustRelease(t, again)
 }
 
-// The place where reads of a queue start is recorded. A contender with a lower token would not be seen.
+// The server records the token at which reads of a queue start. If the sequence is set back, a contender could get a lower token, and no
+// read would show it.
 func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
@@ -90,7 +91,7 @@ func TestHolderKeepsItsLockOverAStartOfTheServer(t *testing.T) {
 	mustRelease(t, held)
 }
 
-// Monitoring tools may reset the server's statistics, which says nothing about locks. Reset statistics say nothing about locks.
+// Monitoring tools may reset the statistics of the server. That begins no grace period.
 func TestStatisticsThatAreResetChangeNothing(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		s, url, _ := alone(t)

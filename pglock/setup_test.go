@@ -34,14 +34,15 @@ type (
 
 // TestMain runs more tests at a time than there are processors, since tests mostly wait for leases.
 func TestMain(m *testing.M) {
-	flag.Set("test.parallel", "4") // unless it is given
+	flag.Set("test.parallel", "4") // a flag on the command line overrides this
 	shared.Main(m)
 }
 
-// ttl is for processes whose leases end in tests, unhurried for those that must keep their leases on a busy machine.
+// ttl is the TTL in tests that wait for the end of a lease. unhurried is the TTL of processes that must keep their leases, even on a busy
+// machine.
 const ttl, unhurried = 2 * time.Second, time.Minute
 
-// shared is the PostgreSQL that all tests share, with the schema, and a pool of its own.
+// shared is the PostgreSQL server that all tests share. It has the schema, and a pool that belongs to no process.
 var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = pgserver.Start(context.Background(), pgserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
@@ -50,7 +51,7 @@ var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error
 	if err != nil {
 		return s, nil, err
 	}
-	config.MaxConns = 64 // tests in parallel have transactions that wait for one another
+	config.MaxConns = 64 // parallel tests have many open transactions, some of which wait for others
 	if s.pool, err = pgxpool.NewWithConfig(context.Background(), config); err == nil {
 		err = Migrate(context.Background(), s.pool)
 	}
@@ -94,7 +95,7 @@ func poolAt(t testing.TB, url string, changes ...func(*pgxpool.Config)) *pgxpool
 	return pool
 }
 
-// migrated returns a pool at a database that has the schema.
+// migrated creates the schema in a database, and returns a pool.
 func migrated(t testing.TB, url string) *pgxpool.Pool {
 	t.Helper()
 	pool := poolAt(t, url)
@@ -102,7 +103,7 @@ func migrated(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// newID returns a random name in lower case, since PostgreSQL converts some names to that.
+// newID returns a random name in lower case, because PostgreSQL converts names without quotes to lower case.
 func newID() string { return strings.ToLower(rand.Text()) }
 
 // database creates an empty database at the shared server, and returns a superuser's URL.
@@ -119,7 +120,7 @@ type flavour struct {
 	name   string
 	front  func(context.Context, *pgxpool.Pool, ...tier.RegistryOption) (*tier.Registry, error)
 	open   func(*pgxpool.Pool, options) (*queue.Tier, error)
-	forget string // has the server be another one than before
+	forget string // SQL that makes the server look like another one than before
 }
 
 var (
@@ -139,7 +140,7 @@ func forEach(t *testing.T, test func(*testing.T, flavour)) {
 	}
 }
 
-// A process is one process that uses the library: a tier over a pool of its own, whose messages and connections can be disturbed.
+// A process simulates a process that uses the library. It has a tier with its own pool, and a test can disturb the pool's connections.
 type process struct {
 	*queue.Tier
 	pool    *pgxpool.Pool
@@ -183,7 +184,7 @@ func (p *process) Close() error {
 	return nil
 }
 
-// kill ends the process without a goodbye: its contenders stay at the server until its lease ends.
+// kill ends the process without a Goodbye. Its contenders stay at the server until its lease ends.
 func (p *process) kill() {
 	p.network.close()
 	p.Close()
@@ -233,7 +234,7 @@ func (p *process) waits(t *testing.T) *wait {
 	return waittest.Queue(t, l, func() int { return len(contenders(t, l)) })
 }
 
-// within waits until holds returns true, for limit at most.
+// within waits until the function holds returns true. If that takes longer than limit, the test fails.
 func within(t testing.TB, limit time.Duration, what string, holds func() bool) {
 	t.Helper()
 	for begun := time.Now(); !holds(); time.Sleep(5 * time.Millisecond) {
@@ -248,7 +249,7 @@ func knows(t *testing.T, c *queue.Contender, limit time.Duration) {
 	wantErr(t, c.Err(), second.ErrLost)
 }
 
-// ask returns the result of a query with one row of one column.
+// ask executes a query that returns one row with one column, and returns that value.
 func ask[T any](t testing.TB, q querier, sql string, args ...any) (answer T) {
 	t.Helper()
 	err := q.QueryRow(soon(t), sql, args...).Scan(&answer)

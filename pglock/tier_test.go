@@ -32,7 +32,7 @@ func TestAdvisoryTier(t *testing.T) {
 	}).Record(t, "PostgreSQL, advisory", "../docs/promises/postgres-advisory.md")
 }
 
-// countWrites counts each transaction that changes a queue or a value.
+// countWrites is SQL that makes the server count the transactions that change a queue or a value.
 const countWrites = `
 	CREATE TABLE writes (transaction xid8 PRIMARY KEY);
 	CREATE FUNCTION count_write() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -43,7 +43,8 @@ const countWrites = `
 	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.contender FOR EACH ROW EXECUTE FUNCTION count_write();
 	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.value FOR EACH ROW EXECUTE FUNCTION count_write();`
 
-// harness is the harness of a primary and standbys. At least one standby has each acknowledged write.
+// harness returns the harness with which the tier suite runs on a primary and its standbys. The primary acknowledges a write only when at
+// least one standby has it.
 func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	o := newOperator(t, e)
 	left := func(path string) int { return o.look("SELECT count(*) FROM tierlock.contender WHERE path = $1", path) }
@@ -70,7 +71,7 @@ func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	}
 }
 
-// advisoryHarness is the harness of the same servers for advisory locks. The standbys do not take part in these locks.
+// advisoryHarness returns the harness for advisory locks on the same servers. These locks exist only at the primary.
 func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	h, o := advisories.harness(t, e), newOperator(t, e)
 	h.Writes = advisoryWrites.Load
@@ -91,13 +92,13 @@ func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 
 const ofLock = "locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = $1"
 
-// An operator reads the database from outside the library. It leaves no goroutine, because tests count goroutines.
+// An operator reads the database without the library. It leaves no goroutine, because tests count goroutines.
 type operator struct {
 	t   *testing.T
 	url string
 
 	mu   sync.Mutex // guards the field below
-	conn *pgx.Conn  // nil until it is needed
+	conn *pgx.Conn  // nil before the first query
 }
 
 func newOperator(t *testing.T, e *pgserver.Ensemble) *operator {
@@ -116,7 +117,8 @@ func (o *operator) check(err error) {
 	}
 }
 
-// look returns the number that a query results in, or a negative number if there is no answer soon, so that the caller can repeat it.
+// look executes a query that returns a number. If there is no answer within a second, it returns a negative number, and the caller can try
+// again.
 func (o *operator) look(sql string, args ...any) int {
 	n, err := o.ask(time.Second, sql, args...)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A program of the version before works with both schemas, and its roles may use the values once their program can.
+// A program of the previous version works with the old and with the new schema. After the upgrade, its roles already have the rights for
+// values, which its next version needs.
 func TestUpgradeGivesValuesToTheRolesThatUseLocks(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -51,7 +52,7 @@ func TestStandbyLoadsNoValue(t *testing.T) {
 	need.WantMention(t, err, "recovery")
 }
 
-// Locks of both kinds at one path do not exclude each other.
+// An advisory lock and a lock in tables at the same path do not exclude each other. Each of them has its own value.
 func TestAdvisoryLockHasAValueOfItsOwn(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
