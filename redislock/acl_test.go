@@ -21,7 +21,7 @@ func setUser(t *testing.T, user string, rules ...string) {
 	asks(t, server(t), "ACL SETUSER "+user+" "+strings.Join(rules, " "))
 }
 
-// locksOf returns the locks of a process of that user, and its log.
+// locksOf starts a process whose client has the given user. It returns the registry and the log of the process.
 func locksOf(t *testing.T, user string) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelWarn)
@@ -32,13 +32,13 @@ func clientOf(t *testing.T, user string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: server(t).Addr(), Username: user, Password: "-"})
 }
 
-// rulesIn returns the rules that an error says to allow.
+// rulesIn returns the ACL rules that an error names as missing.
 func rulesIn(err error) []string {
 	_, rules, _ := strings.Cut(err.Error(), "ACL SETUSER … ")
 	return strings.Fields(rules)
 }
 
-// With the rules that an error says to allow, the same user gets locks. A server before Redis 7 does not name all missing permissions.
+// An error names ACL rules. Once a user has these rules, it gets locks. A server before Redis 7 does not name all missing permissions.
 func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 	t.Parallel()
 	const all = "allkeys allchannels +@all "
@@ -76,19 +76,19 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 			setUser(t, user, rulesIn(err)...)
 			eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
 			take(t, locks, user)
-			locks.Close() // which waits for the log
+			locks.Close() // waits until all lines are logged
 			need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), lines)
 		})
 	}
 }
 
-// A user that has only the permissions that errors ask for gets locks.
+// The permissions that errors name are sufficient: a user that has only these gets locks.
 func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 	t.Parallel()
 	const user = "minimal"
 	setUser(t, user, "reset on nopass +evalsha +eval")
 	locks, _ := locksOf(t, user)
-	for ctx := soon(t); ; { // commands, which hide channels and keys; these; the keys of the lock
+	for ctx := soon(t); ; { // first the error names commands, then channels and keys of records, then the keys of the lock
 		hold, err := locks.Mutex(user).Acquire(ctx)
 		if err == nil {
 			mustRelease(t, hold)
@@ -100,7 +100,7 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 	}
 }
 
-// Each command in the scripts is in the rules that errors ask for, and in the documentation.
+// Errors about missing permissions, and the documentation, name each command that the scripts use.
 func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
 	for _, call := range regexp.MustCompile(`redis\.p?call\('(\w+)'`).FindAllStringSubmatch(lockScript.text+recordScript.text+guarded, -1) {
 		need.Has(t, "acl.lua", aclScript.text, "'"+strings.ToLower(call[1])+"'")
@@ -122,19 +122,19 @@ func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 		return err != nil && strings.Join(rulesIn(err), " ") == "+subscribe"
 	})
 	take(t, locks, user)
-	eventually(t, "a try succeeds", func() bool { // the key may be left free
+	eventually(t, "a try succeeds", func() bool { // the key may be in a gap, in which it is left free for other libraries
 		hold, err := locks.Mutex(user).TryAcquire(soon(t))
 		return err == nil && hold.Release() == nil
 	})
-	disconnect() // and it asks again
+	disconnect() // the process then subscribes again
 	take(t, locks, user)
 	setUser(t, user, "+subscribe")
 	eventually(t, "the registry is well", func() bool { return locks.Err() == nil })
-	locks.Close() // which waits for the log
+	locks.Close() // waits until all lines are logged
 	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), 1)
 }
 
-// A user can lose the right to publish at any time. The script notices it after it has queued.
+// A user can lose the right to publish at any time. The script notices that only after it has put the contender into the queue.
 func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	t.Parallel()
 	const user = "mute"
@@ -151,7 +151,7 @@ func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	setUser(t, user, "resetchannels")
 	a := mute.Do(soon(t), ask)
 	need.That(t, fmt.Sprintf("%+v, want that it was begun", a), a.Outcome == queue.Denied && a.Begun)
-	setUser(t, user, "allchannels -get") // an unreadable key is not taken for a lock of another library
+	setUser(t, user, "allchannels -get") // a key that cannot be read does not count as a lock of another library
 	mute.beat([]queue.Ref{holder})
 	need.List(t, "the queue", left(t, holder.Path), holder.ID, ask.ID)
 	p.leaves(t, ask.Ref, holder)

@@ -21,13 +21,14 @@ import (
 // clusterClient returns a client of a cluster. It ends with the test.
 func clusterClient(t *testing.T, c *redisserver.Cluster) *redis.ClusterClient {
 	t.Helper()
-	// A smaller pool would go on trying after its end, once as many connections have failed as it has.
+	// With a smaller pool, the client could continue to dial after it was closed. It does that when as many connections have failed as
+	// the pool has.
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), PoolSize: 1000})
 	t.Cleanup(func() { client.Close() })
 	return client
 }
 
-// pathsAt returns n paths at the server.
+// pathsAt returns n paths whose slots are at the server s.
 func pathsAt(t *testing.T, client *redis.ClusterClient, s *redisserver.Server, prefix string, n int) (paths []string) {
 	t.Helper()
 	for i := 0; len(paths) < n; i++ {
@@ -41,7 +42,7 @@ func pathsAt(t *testing.T, client *redis.ClusterClient, s *redisserver.Server, p
 	return paths
 }
 
-// firstLocks returns the locks of a first process at a cluster, which has recorded all primaries.
+// firstLocks returns the registry of the first process that uses a cluster. The process has written the records of all primaries.
 func firstLocks(t *testing.T, client *redis.ClusterClient) *tier.Registry {
 	t.Helper()
 	locks := registry(t, client, WithNewServer(), tier.WithStrictOrder())
@@ -66,13 +67,13 @@ func TestLockInACluster(t *testing.T) {
 	}
 }
 
-// The error tells the user what to change.
+// If the keys of a script are in another slot than the lock, the error tells the user what to change.
 func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	client := clusterClient(t, childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true}))
 	locks := firstLocks(t, client)
 	for _, c := range []struct {
-		second, count string // beside the lock {a}:1
+		second, count string // the path of another lock and the key of the script; the first lock is {a}:1
 		writes        bool
 	}{{"{b}:1", "{a}:count", false}, {"{a}:2", "{b}:count", false}, {"{a}:2", "{a}:count", true}} {
 		bundle := need.Get(tier.AcquireAll(soon(t), locks.Mutex("{a}:1"), locks.Mutex(c.second)))(t)
@@ -88,7 +89,8 @@ func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
 	}
 }
 
-// All known primaries are sent with each command. Primaries of former fail-overs are forgotten, and present ones are looked up again.
+// Each command sends a list of the known primaries. Former primaries are forgotten from time to time. Present primaries are then forgotten,
+// too, and their records are read again.
 func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	t.Parallel()
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
@@ -104,15 +106,15 @@ func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 		need.OK(t, s.meet(soon(t), []string{"stranger", fmt.Sprint("former", i), micros(time.Hour), "0"}))
 		need.AtMost(t, "primaries that are sent", met(), fewest)
 	}
-	for _, member := range c.Members[:3] { // behind them are the replicas
+	for _, member := range c.Members[:3] { // the other members are replicas
 		path := pathsAt(t, client, member, "after:", 1)[0]
 		a := s.Do(soon(t), queue.Command{Op: queue.Look, Ref: queue.Ref{Path: path, ID: s.Name("")}})
 		need.Equal(t, "a look at a lock of each: "+fmt.Sprint(a.Err), a.Outcome, queue.Done)
 	}
 }
 
-// A fail-over may lose any lock of that primary, but none of the others. Once the old leases have ended, no path at any process has to
-// wait any more.
+// A failover may lose any lock of one primary, but no lock of the other primaries. Only the paths of that primary have a grace period. Once
+// it has ended, each process can get the lock at each path.
 func TestGracePeriodInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]bool{"taken over": false, "killed": true}, func(t *testing.T, killed bool) {
@@ -135,7 +137,7 @@ func TestGracePeriodInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 					need.AtLeast(t, path+" was granted after the promotion after", time.Since(promoted), ttl)
 					return nil
 				})
-				if err != nil && !errors.Is(err, tier.ErrLost) { // as on a slow machine
+				if err != nil && !errors.Is(err, tier.ErrLost) { // on a slow machine the lock may be lost
 					t.Error(err)
 				}
 			})
@@ -146,13 +148,13 @@ func TestGracePeriodInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 			ctx := soon(t)
 			for _, path := range late[50*i : 50*(i+1)] {
 				err := try(locks, path)
-				for err != nil && !errors.Is(err, tier.ErrLocked) && ctx.Err() == nil { // a client may find the dead server first
+				for err != nil && !errors.Is(err, tier.ErrLocked) && ctx.Err() == nil { // the client may try the dead server first
 					err = try(locks, path)
 				}
 				need.WantErr(t, fmt.Sprintf("process %d, after the grace period", i+1), err, nil)
 			}
 		}
-		// Keys that never expire do not grow with the number of paths.
+		// The number of keys that never expire does not depend on the number of paths.
 		err := client.ForEachMaster(soon(t), func(ctx context.Context, one *redis.Client) error {
 			keys, err := one.Keys(ctx, "*").Result()
 			for _, key := range keys {

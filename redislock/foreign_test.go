@@ -12,7 +12,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Other libraries send no notification. A lock of theirs is therefore polled: at its expiry, and at the latest after a tenth of a second.
+// Other libraries send no notifications. A waiter therefore polls a lock of another library. It looks again when the lock expires, and at
+// the latest after a tenth of a second.
 func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -20,7 +21,7 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	for expiry, again := range map[time.Duration]time.Duration{
 		time.Hour: 100 * time.Millisecond, 0: 100 * time.Millisecond, 90 * time.Millisecond: 91 * time.Millisecond,
 	} {
-		need.OK(t, outside(t).Set(soon(t), c.Path, "theirs", expiry).Err()) // without one if it is 0
+		need.OK(t, outside(t).Set(soon(t), c.Path, "theirs", expiry).Err()) // an expiry of 0 means that the key never expires
 		v := p.stands(t, queue.Enter, c, 0)
 		if v.Again > again || expiry != 90*time.Millisecond && (v.Again < again || v.Has || v.Ahead != 1 || v.Nearest.ID != "theirs") {
 			t.Errorf("an expiry of %v: %+v", expiry, v)
@@ -47,7 +48,7 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 		c := mustAcquire(t, p.at(t, lockPath(t)))
 		need.OK(t, strike(lockPath(t)))
 		eventually(t, "the loss", func() bool {
-			p.tier.Renew() // anew, as one that is under way may have looked before
+			p.tier.Renew() // requested in each turn, because a renewal in progress may have read the key before
 			return c.Err() != nil
 		})
 		need.Equal(t, name+": the cause of the loss", second.CauseOf(c.Err()), second.ByDeletion)
@@ -56,8 +57,9 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 	}
 }
 
-// Between two of our holders the key is never free, apart from 25 ms at intervals: every ten seconds, or every tenth of a second once a
-// foreign lock was seen. The next contender gets the lock after this gap, and its view says when.
+// Between two holders of this package, the key is usually never free. But at intervals there is a gap of 25 ms in which it is free, so that
+// other libraries can take it. The interval is ten seconds, or a tenth of a second once a lock of another library was seen. The next
+// contender gets the lock after the gap, and its view shows when.
 func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -67,7 +69,7 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 	need.That(t, fmt.Sprintf("%+v", v), v.Has)
 	need.Between(t, "until it leaves the key", v.Yield, time.Second, 10*time.Second)
 	p.stands(t, queue.Enter, b, 0)
-	pass := func() (next queue.View) { // from a to b
+	pass := func() (next queue.View) { // passes the lock from a to b
 		t.Helper()
 		again := p.anew(a.Path)
 		p.does(t, queue.Command{Op: queue.Enter, Ref: again, Old: a})
@@ -87,8 +89,8 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 		gap, err := outside(t).HGet(soon(t), state, "gap").Int64()
 		d := time.Since(time.UnixMicro(gap))
 		need.That(t, fmt.Sprintf("the key was not left free: for the last time %v ago, %v", d, err), err == nil && d >= 0 && d <= time.Minute)
-		// A lock of another library may be shorter than the gap. A waiter that polls only at the end of the gap does not see it, and the next
-		// gap is far away.
+		// Another library may hold its lock for less time than the gap. A waiter has to poll within the gap to see such a lock. Otherwise the
+		// next gap comes only after the long interval.
 		v := p.stands(t, queue.Look, a, 0)
 		need.That(t, fmt.Sprintf("in the gap: %+v, want another look soon", v), v.Has || v.Again <= 2*time.Millisecond)
 		eventually(t, "the next one gets it", func() bool { return p.stands(t, queue.Look, a, 0).Has })

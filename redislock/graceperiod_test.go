@@ -20,7 +20,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The length of the grace period follows from the record of the primary, its age, and the longest lease of all processes so far.
+// The script computes the length of the grace period from the record of the primary, the age of the primary, and the longest TTL of all
+// processes so far.
 func TestRecordOfAPrimary(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(-d).UnixMicro(), 10) }
@@ -28,7 +29,7 @@ func TestRecordOfAPrimary(t *testing.T) {
 	type row struct {
 		since, longest, mark string // the record; "" if there is none
 		mine, age            time.Duration
-		says                 string // that the primary is new
+		says                 string // the mark of a process that declares the primary to be new; "" for none
 		want                 time.Duration
 	}
 	need.Each(t, map[string]row{
@@ -65,8 +66,8 @@ func TestRecordOfAPrimary(t *testing.T) {
 	})
 }
 
-// The server reports its age in whole seconds and may have started just before the last one; its clock may be set back behind its start.
-// For a primary that was promoted, or has the data of another one, the age means nothing.
+// A server reports its age in whole seconds, so it may be up to a second older. Its clock may be set back to before its start. If a primary
+// was promoted, or has the data of another server, its age does not matter.
 func TestPrimaryIntroducesItself(t *testing.T) {
 	t.Parallel()
 	const id, none, other = "aaaaaaaa", "0000000", "000b000"
@@ -86,7 +87,7 @@ func TestPrimaryIntroducesItself(t *testing.T) {
 	}
 }
 
-// informed returns the script of locks with another result of INFO.
+// informed returns the text of lockScript, changed so that INFO seems to return the given texts.
 func informed(replication, server string) (source string) {
 	source = lockScript.text
 	for command, answer := range map[string]string{"replication": replication, "server": server} {
@@ -95,8 +96,8 @@ func informed(replication, server string) (source string) {
 	return source
 }
 
-// A proxy may hide the replication id. Two primaries can then not be distinguished, so the session is refused, with the reason. A server
-// that hides its age counts as one that has just started.
+// A proxy may hide the replication ID. Two primaries can then not be told apart, so opening a session fails with that reason. A server that
+// hides its age counts as one that was just started.
 func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, hidden := range []string{"", `master_replid:aaaaaaaa\r\n`, `master_replid2:0000000\r\n`} {
@@ -110,17 +111,18 @@ func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
 	need.List(t, "the introduction of one without an age", words, "stranger", "aaaaaaaa", "0", "0")
 }
 
-// One process reads the record of a new primary; all that wait for it get the result.
+// If another command of this process has read the record of a new primary meanwhile, meet does not read it again.
 func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	words := need.Get(lockScript.run(soon(t), outside(t), nil, "meet", 0, 0, "", "", 0).StringSlice())(t)
-	p.client.Close() // so that nothing can be sent
+	p.client.Close() // any request would fail
 	wantErr(t, p.meet(soon(t), words), nil)
 }
 
-// In the grace period the script grants nothing: no free lock, no share of a lock that readers have, and nothing to a holder that does
-// not know that it has the lock. A holder that knows keeps its lock.
+// In a grace period the script grants nothing: no lock that is free, and no shared lock beside readers. A contender that the old primary
+// has granted the lock, but that has not learned of it, does not get the lock either. A holder that has learned of its grant keeps the
+// lock.
 func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -158,7 +160,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	eventually(t, "the reader that was there is renewed", func() bool { return reader.ValidUntil().After(before) || reader.Err() != nil })
 	wantErr(t, reader.Err(), nil)
 
-	need.OK(t, remember(s.Addr())) // as if it were over
+	need.OK(t, remember(s.Addr())) // ends the grace period
 	q.primaries.Clear()
 	for _, c := range []queue.Ref{free, other} {
 		v := q.stands(t, queue.Look, c, 0)
@@ -166,7 +168,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	}
 	q.leaves(t, free, other, untold)
 	mustRelease(t, reader)
-	p.tier.Close() // which waits for the log
+	p.tier.Close() // waits until all lines are logged
 	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "redislock: grace period; the store grants no lock until it ends")), 1)
 }
 
@@ -183,13 +185,13 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 		wantErr(t, need.ErrOf(locks.Mutex("x").Acquire(soon(t))), errUsed)
 		wantErr(t, locks.Err(), errUsed)
 	}
-	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))} { // for others there is none, either
+	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))} { // nor for other processes
 		mustRelease(t, need.Get(p.at(t, "x").TryAcquire(soon(t)))(t))
 	}
-	refused() // as there is a record
+	refused() // because there is a record
 	first.declared.Store(false)
 	first.primaries.Clear()
-	if err := first.examine(soon(t)); err != nil { // which has not heard that its word was taken
+	if err := first.examine(soon(t)); err != nil { // as if the answer to its declaration was lost
 		t.Errorf("said again: %v", err)
 	}
 	renew(t, s)
@@ -198,7 +200,7 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	err := need.ErrOf(first.at(t, "x").TryAcquire(soon(t)))
 	need.That(t, fmt.Sprintf("after a promotion: %v, want a grace period", err), errors.As(err, new(*second.GracePeriodError)))
 	asks(t, s, "FLUSHALL")
-	refused() // as it was promoted
+	refused() // because the server was promoted
 	first.declared.Store(false)
 	first.primaries.Clear()
 	if v := first.stands(t, queue.Enter, first.anew("y"), 0); v.Has || !v.InGracePeriod || strings.Count(first.met(), "=") != 1 {
@@ -206,8 +208,8 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	}
 }
 
-// An old primary that misses its replicas still accepts writes for a while (the lag). The grace period of the new primary is longer by
-// the lag, so the old holder learns of its loss before the next process is granted the lock.
+// A primary that has lost contact with its replicas still accepts writes for a while, the lag. The grace period of the new primary is
+// longer by the lag. Therefore the old holder learns of its loss before another process is granted the lock.
 func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	t.Parallel()
 	const lag = time.Second + rounding
@@ -224,7 +226,7 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	e.Isolate(old)
 	promoted := time.Now()
 	need.OK(t, e.Promote(replica))
-	b.wire.network.Isolate(2) // it does not go back to the old one, which takes itself for a primary
+	b.wire.network.Isolate(2) // b must not connect to the old primary, which still acts as a primary
 	b.wire.reset()
 	next := mustAcquire(t, b.at(t, "x"))
 	wantErr(t, c.Err(), second.ErrLost)

@@ -20,7 +20,7 @@ import (
 
 const increment = `return redis.call('INCR', KEYS[1])`
 
-// A held is a hold whose scripts count in a key.
+// The type held is a hold with a script that increments a counter in Redis.
 type held struct {
 	*tier.Hold
 	process *process
@@ -36,7 +36,7 @@ func hold(t *testing.T, opts ...tier.RegistryOption) held {
 
 func (h held) contender() *queue.Contender { return waittest.Grant(h.Hold).(*queue.Contender) }
 
-// counts runs the script once. The script has a word by which a wire recognizes the request.
+// counts runs the script once. The argument "script" lets a wire recognize the request.
 func (h held) counts(ctx context.Context) error {
 	_, err := Eval(ctx, h.Hold, increment, []string{counter(h.t)}, "script")
 	return err
@@ -44,7 +44,7 @@ func (h held) counts(ctx context.Context) error {
 
 func counter(t *testing.T) string { return "counter:" + t.Name() }
 
-// counted checks how often the script has run.
+// counted checks how often the script was executed.
 func counted(t *testing.T, want string) {
 	t.Helper()
 	need.Equal(t, "runs of the script", outside(t).Get(soon(t), counter(t)).Val(), want)
@@ -81,7 +81,7 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 	counted(t, "")
 }
 
-// The server decides, not what the holder believes, and after its answer the hold is lost at once.
+// The server decides whether the holder still has the lock, even if the holder does not know of its loss. The answer ends the hold at once.
 func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]func(path, id string) error{
@@ -105,7 +105,7 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	})
 }
 
-// Readers hold the lock, even behind another reader; waiters do not.
+// Eval runs the script for each reader that holds the lock, even behind another reader. It does not run the script for a waiter.
 func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
@@ -141,7 +141,7 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 		all.Go(func() { need.WantErr(t, "Eval", h.counts(soon(t)), nil) })
 	}
 	all.Wait()
-	h.process.writes.Add(-1) // as if the last one had not counted
+	h.process.writes.Add(-1) // the next write gets the same number as the last one
 	err := h.counts(soon(t))
 	wantErr(t, err, errAgain)
 	wantErr(t, err, tier.ErrUnknown)
@@ -152,7 +152,7 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	need.Equal(t, "given up: the outcome", outcome, queue.Failed)
 	need.WantErr(t, "given up", err, tier.ErrReleased)
 	counted(t, "20")
-	// The lock may not be handed off until the outcome of the script is known.
+	// The lock is not handed off within the process until the outcome of the script is known.
 	h.process.wire.on("script", func() bool { return true })
 	err = h.counts(soon(t))
 	wantErr(t, err, tier.ErrUnknown)

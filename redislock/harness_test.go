@@ -19,14 +19,14 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A process is one process that uses the library: a store over a client of its own, whose connections can be disturbed.
+// A process simulates a process that uses the library. It has a store with its own client, and a test can disturb the client's connections.
 type process struct {
 	*store
 	client *redis.Client
 	wire   *wire
 }
 
-// startAt starts a process at the servers of these addresses. It ends with the test.
+// startAt starts a process that uses the servers at these addresses. The process ends with the test.
 func startAt(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process {
 	t.Helper()
 	p := launch(t, addrs, opts...)
@@ -47,7 +47,7 @@ func launch(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process 
 	return p
 }
 
-// end ends the process without a request to Redis: the client of its store is closed first.
+// end ends the process without a request to Redis, because it closes the client first.
 func (p *process) end() {
 	p.client.Close()
 	p.wire.reset()
@@ -55,7 +55,7 @@ func (p *process) end() {
 	p.wire.network.Close()
 }
 
-// kill ends the process without a goodbye: its contenders stay in Redis until their leases end.
+// kill ends the process without a Goodbye. Its contenders stay in Redis until their leases end.
 func (p *process) kill() {
 	p.wire.sever()
 	p.end()
@@ -64,7 +64,7 @@ func (p *process) kill() {
 // A wire carries the connections of one client over a network that can be cut.
 type wire struct {
 	network *child.Network
-	addrs   []string // where the servers are found
+	addrs   []string // the addresses of the servers
 
 	mu    sync.Mutex // guards the fields below
 	conns map[*conn]bool
@@ -137,8 +137,9 @@ func (w *wire) listens() bool {
 	return false
 }
 
-// on sets a rule for messages to the process: the answers to one operation, "message" for those of the channel, or "all" for all that do
-// not keep its session. If rule returns true, the message is lost together with its connection.
+// on sets a rule for messages to the process. kind selects them: the name of an operation selects the answers to it, "message" selects
+// Pub/Sub messages, and "all" selects all messages that do not keep the session alive. If the function rule returns true, the message is
+// lost, and its connection breaks.
 func (w *wire) on(kind string, rule func() (lose bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,7 +171,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			kind = op
 		}
 	}
-	if bytes.Contains(b, []byte(records)) { // where a process looks that has nothing else to renew
+	if bytes.Contains(b, []byte(records)) { // a process without contenders renews its session with such a request
 		kind = "beat"
 	}
 	c.kind.Store(kind)

@@ -42,7 +42,7 @@ func TestClientsThatCannotDoAreRefused(t *testing.T) {
 	}
 }
 
-// Each lock has a queue of its own, and so have permits at the same path.
+// Each lock has its own queue. The permits at the same path have another queue.
 func TestPathsOfLocks(t *testing.T) {
 	of := make(map[string]string)
 	for path, ok := range map[string]bool{
@@ -68,13 +68,13 @@ func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 	for _, tt := range []struct{ command, want string }{
 		{"PING", "min-replicas-to-write"},
 		{"CONFIG SET min-replicas-to-write 1", ""},
-		{"CONFIG SET maxmemory-policy allkeys-lru", ""}, // without a maximum nothing is evicted
+		{"CONFIG SET maxmemory-policy allkeys-lru", ""}, // without a limit on memory, nothing is evicted
 		{"CONFIG SET maxmemory 100mb", "maxmemory-policy"},
 	} {
 		asks(t, e.Members[0], tt.command)
 		log, logger := logtest.New(slog.LevelWarn)
 		launch(t, e.Addrs(), tier.WithLogger(logger)).end()
-		got := strings.Join(log.Lines(slog.LevelWarn, "redislock: m"), "") // and no grace period
+		got := strings.Join(log.Lines(slog.LevelWarn, "redislock: m"), "") // leaves out warnings about a grace period
 		need.That(t, fmt.Sprintf("after %s: %q, want %q", tt.command, got, tt.want),
 			(got != "") == (tt.want != "") && strings.Contains(got, tt.want))
 	}
@@ -102,7 +102,7 @@ func TestErrorsOfTheServerAreToldApart(t *testing.T) {
 	}
 }
 
-// Errors for a temporary refusal, and for a server that does not answer, have its address.
+// If a server refuses a request temporarily, or does not answer, the error names its address.
 func TestErrorsNameTheServer(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -124,7 +124,7 @@ func TestErrorsNameTheServer(t *testing.T) {
 	}
 }
 
-// answered is an error in a server's answer.
+// The type answered is an error that a server has returned.
 type answered string
 
 func (a answered) Error() string { return string(a) }

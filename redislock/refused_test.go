@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/waittest"
 )
 
-// A server without memory still serves renewals, which write nothing new, so only Refusal shows the problem.
+// A server that has no free memory still serves renewals, because these need no more memory. Only Refusal shows the problem.
 func TestServerWithoutMemoryIsToldOf(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{})

@@ -24,7 +24,7 @@ func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	l := start(t).at(t, lockPath(t))
 	first := mustAcquire(t, l)
 	mustRelease(t, first)
-	ahead := first.Token() + time.Hour.Microseconds() // as if it had been an hour later then
+	ahead := first.Token() + time.Hour.Microseconds() // as if the clock had been an hour ahead before
 	need.OK(t, outside(t).HSet(soon(t), keysOf(lockPath(t))[3], "last", ahead, "gap", ahead).Err())
 	g := need.Get(l.TryAcquire(soon(t)))(t)
 	need.Equal(t, "the token", g.Token(), ahead+1)
@@ -91,7 +91,8 @@ func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	need.Equal(t, "the key of a lock that nobody has says", key(t, b.Path), "")
 }
 
-// A message is enough: it tells the holder that a process waits, and the next waiter that it has the lock, long before any heartbeat.
+// A message tells the holder that a process waits. Another message tells the next waiter that it has the lock. Both arrive long before the
+// next heartbeat.
 func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
@@ -103,7 +104,8 @@ func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	mustRelease(t, next.Must(t))
 }
 
-// Redis delivers messages at most once. Heartbeats make up for lost ones, and a connection that has silently died is replaced.
+// Redis delivers each message at most once. If a message is lost, the next heartbeat shows what it would have said. A connection that has
+// broken without an error is replaced.
 func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	t.Parallel()
 	a, b := start(t), start(t)
@@ -115,7 +117,7 @@ func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	eventually(t, "it listens again", b.wire.listens)
 }
 
-// A renewal right after a subscription makes up for messages that were published before it.
+// Right after a subscription, the session is renewed. The renewal shows what messages before the subscription would have said.
 func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -129,7 +131,7 @@ func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// The client does not repeat the request by itself: the second answer would say that nothing was found, which looks like a loss.
+// The client must not repeat a release by itself. The second answer would say that the contender was not found, which looks like a loss.
 func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -149,7 +151,8 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	}
 }
 
-// A server that evicts keys may drop the leases and keep the queue. Keys that are created again expire, long after their last use.
+// A server that evicts keys may delete the leases of a queue, but not the queue. All keys of a lock that the script creates again expire,
+// long after their last use.
 func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	t.Parallel()
 	p, outside := start(t, tier.WithLeaseTTL(long)), outside(t)
@@ -175,8 +178,8 @@ func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	p.leaves(t, b, c)
 }
 
-// There is one heartbeat for each contender, and each pipeline may take as long as any other request. A refused heartbeat loses only its
-// own contender.
+// A renewal sends one heartbeat for each contender, in pipelines. Each pipeline may take as long as any other request. If Redis refuses a
+// heartbeat, only its own contender is lost.
 func TestRoundOfManyHeartbeats(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -187,26 +190,26 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 		all = append(all, p.anew(lockPath(t)))
 	}
 	over, cancel := context.WithCancel(t.Context())
-	cancel() // by then others have been waited for as long as that is worth
+	cancel() // by then, an ordinary request would have timed out
 	a := p.Do(over, queue.Command{Op: queue.Beat, Among: all})
 	need.Must(t, fmt.Sprintf("%d views of %d, %v", len(a.Views), len(all), a.Err), a.Outcome == queue.Done && len(a.Views) == len(all))
 	need.That(t, "what is refused was renewed", !a.Views[0].Known && a.Views[0].Err != nil)
 	need.That(t, "what is well does not stay", a.Views[1].Known && a.Views[1].Err == nil)
 }
 
-// After such a silence, heartbeats renew no leases, since these may have ended.
+// If Redis has not answered for a TTL, the leases may have ended. Later heartbeats therefore renew no leases, and the session ends.
 func TestSessionIsOverAfterALeaseOfSilence(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
 	for _, among := range [][]queue.Ref{nil, {p.anew(lockPath(t))}} {
-		eventually(t, "the session is over", func() bool { // unless the process has renewed it itself meanwhile
+		eventually(t, "the session is over", func() bool { // repeated, because the process may have renewed the session itself meanwhile
 			p.heard.Store(int64(p.tier.Now() - long - 1))
 			return p.Do(soon(t), queue.Command{Op: queue.Beat, Among: among}).Outcome == queue.Expired
 		})
 	}
 }
 
-// taker returns a contender that has yet to enter, for permits of a semaphore with of permits.
+// taker returns a contender for permits of the test's semaphore. of is the total number of permits. The contender has not entered yet.
 func (p *process) taker(t *testing.T, of int) queue.Ref {
 	c := p.anew(lockPath(t))
 	c.Permits = of
@@ -229,7 +232,7 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 		r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: p.taker(t, 5), Weight: 1})
 		need.Equal(t, "a try while somebody waits", r.Outcome, queue.Locked)
 	}
-	for _, weight := range []int{3, 3, 2, 4} { // the last one is late, and b has got its own
+	for _, weight := range []int{3, 3, 2, 4} { // the last command is late: by then, b has its permits
 		p.stands(t, queue.Weigh, a, weight)
 	}
 	all := need.Get(p.tier.Semaphore(a.Path, 5, second.Options{}))(t)
@@ -271,20 +274,20 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	tells(first, queue.View{Waiting: 1})
 	p.stands(t, queue.Weigh, holder, 4)
 	tells(first, queue.View{Waiting: 1, Free: 1})
-	p.stands(t, queue.Weigh, second, 1) // changes nothing for the first
+	p.stands(t, queue.Weigh, second, 1) // the view of the first waiter stays the same
 	p.stands(t, queue.Weigh, holder, 1)
 	tells(first, queue.View{Has: true, Waiting: 1})
 	tells(second, queue.View{})
 	p.stands(t, queue.Enter, third, 2)
 	tells(second, queue.View{Waiting: 1})
-	p.does(t, queue.Command{Op: queue.Enter, Ref: p.taker(t, 5), Weight: 2, Old: second}) // as many wait as before
+	p.does(t, queue.Command{Op: queue.Enter, Ref: p.taker(t, 5), Weight: 2, Old: second}) // the number of waiters stays the same
 	tells(third, queue.View{Waiting: 1})
 	p.leaves(t, holder)
 	tells(third, queue.View{Waiting: 1, Free: 1})
 }
 
-// A server that evicts keys may forget how many permits each contender has. No other process then gets any until these contenders have
-// left.
+// A server that evicts keys may lose how many permits the contenders have. They then count as having all permits. No other process gets
+// permits until they have left.
 func TestForgottenWeightsCountAsAll(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))

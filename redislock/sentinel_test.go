@@ -76,7 +76,8 @@ func startSentinels(t *testing.T, e *redisserver.Ensemble) *child.Ensemble {
 	return sentinels
 }
 
-// figure returns the number after a name. A sentinel also counts earlier ones that were started again on another port.
+// figure returns the number that follows a name in the state of a sentinel. The numbers may be too high, because a sentinel also counts
+// former sentinels that were restarted on another port.
 func figure(state []string, name string) int {
 	if i := slices.Index(state, name); 0 <= i && i+1 < len(state) {
 		n, _ := strconv.Atoi(state[i+1])
@@ -85,7 +86,8 @@ func figure(state []string, name string) int {
 	return 0
 }
 
-// Sentinels promote a replica without help from the test. Nothing is granted during its grace period; after it, everything is.
+// The sentinels promote a replica by themselves. During the grace period of the new primary, no lock is granted. After it, locks are
+// granted.
 func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 3, redisserver.Config{NoSync: true})
@@ -108,7 +110,7 @@ func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsGracePeriod(t *testing.
 			hold.Release() // a slow machine may lose it
 		})
 	}
-	var unpromoted time.Time // when it was last seen, and never if the sentinels were hasty
+	var unpromoted time.Time // when the replica was last seen before its promotion; zero if it was promoted very quickly
 	eventually(t, "a replica is promoted", func() bool {
 		asked := time.Now()
 		for _, s := range e.Members[1:] {

@@ -30,15 +30,15 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // about connections that tests break
+	redis.SetLogger(silence{}) // the client would log that connections break
 	shared.Main(m)
 }
 
-// ttl is for processes whose leases end in a test. long is for those whose leases must not end, and to which no heartbeat may make a
-// difference.
+// ttl is the TTL of processes in tests that wait for the end of a lease or for a heartbeat. long is the TTL in tests in which no lease may
+// end, and no heartbeat may change the result.
 const ttl, long = 3 * time.Second, 10 * time.Minute
 
-// shared is the Redis that all tests share, with a client of its own.
+// shared is the Redis server that all tests share, with a client that belongs to no process.
 var shared = waittest.Shared[site]{Start: func() (s site, stop func(), err error) {
 	if s.server, err = redisserver.Start(context.Background(), redisserver.Config{NoSync: true}); err != nil {
 		return s, nil, err
@@ -58,7 +58,7 @@ type site struct {
 func server(t testing.TB) *redisserver.Server { return shared.Get(t).server }
 func outside(t testing.TB) *redis.Client      { return shared.Get(t).client }
 
-// ownServer starts a server for one test, with the record of a primary that began long ago.
+// ownServer starts a server for one test. Its record says that the primary began long ago, so there is no grace period.
 func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	t.Helper()
 	s := childtest.Start(t, redisserver.Start, config)
@@ -66,7 +66,7 @@ func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// remember writes the record of a primary that began long ago.
+// remember writes a record to the server that says that the primary began long ago. The server then has no grace period.
 func remember(addr string) error {
 	info, err := redisserver.Ask(addr, "INFO", "replication")
 	if err != nil {
@@ -77,7 +77,7 @@ func remember(addr string) error {
 	return err
 }
 
-// asks sends commands, each a line of words, to a server.
+// asks sends commands to a server. Each command is a line of words.
 func asks(t *testing.T, s *redisserver.Server, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
@@ -129,10 +129,10 @@ func (p *process) with(t *testing.T, path string, o second.Options) lock {
 	return waittest.At(t, p.tier, path, o)
 }
 
-// anew returns a contender that has yet to enter. No process owns it, so it is never renewed.
+// anew returns a contender that has not entered yet. The tier of the process does not know it, so it is never renewed.
 func (p *process) anew(path string) queue.Ref { return queue.Ref{Path: path, ID: p.Name("")} }
 
-// does sends a command once, and requires that it is executed.
+// does sends a command once, and checks that it is executed.
 func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	t.Helper()
 	a := p.Do(soon(t), c)
@@ -140,7 +140,8 @@ func (p *process) does(t *testing.T, c queue.Command) queue.Answer {
 	return a
 }
 
-// stands returns the view of a contender after a command. For permits, weight is the number that the command asks for.
+// stands sends a command about a contender, and returns the view in the answer. For permits, weight is the number that the command asks
+// for.
 func (p *process) stands(t *testing.T, op queue.Op, c queue.Ref, weight int) queue.View {
 	t.Helper()
 	return p.does(t, queue.Command{Op: op, Ref: c, Weight: weight}).View
@@ -158,5 +159,5 @@ func left(t *testing.T, path string) []string {
 	return need.Get(outside(t).ZRange(soon(t), keysOf(path)[1], 0, -1).Result())(t)
 }
 
-// key returns the value of a lock's key at the shared server, "" if it does not exist.
+// key returns the value of a lock's key at the shared server. It returns "" if the key does not exist.
 func key(t *testing.T, path string) string { return outside(t).Get(soon(t), path).Val() }

@@ -26,7 +26,7 @@ func TestTier(t *testing.T) {
 	}).Record(t, "Redis", "../docs/promises/redis.md")
 }
 
-// ensembleHarness is the harness of a primary and its replicas.
+// ensembleHarness returns the harness with which the tier suite runs on a primary and its replicas.
 func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 	check := func(err error) { need.WantErr(t, "the harness", err, nil) }
 	inQueue := func(path, command string, args ...string) ([]string, error) {
@@ -73,7 +73,7 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 	}
 }
 
-// leaderOf returns the address of the primary, "" if there is none.
+// leaderOf returns the address of the primary, and "" if there is none.
 func leaderOf(e *redisserver.Ensemble) string {
 	for _, s := range e.Members {
 		if mode, err := s.Mode(); err == nil && mode == "leader" {
@@ -107,9 +107,9 @@ func (p withClient) Close() error {
 	return nil
 }
 
-// writesIn counts the transactions in a server's append-only file, which is written before the server answers. writesIn leaves out
-// transactions that only renew leases. In this file a command is "*" and the number of its words, followed by the words, each after its
-// length. No value in tests begins with a star.
+// writesIn counts the transactions in the append-only file of a server. The server writes to that file before it answers. Transactions that
+// only renew leases do not count. In the file, a command begins with "*" and the number of its words. Each word follows its length. No
+// value in the tests begins with a star.
 func writesIn(addr string) (n int64, err error) {
 	dir, err := redisserver.Ask(addr, "CONFIG", "GET", "dir")
 	if err != nil {
@@ -123,7 +123,7 @@ func writesIn(addr string) (n int64, err error) {
 		}
 		inside, counts := false, false
 		for _, command := range strings.Split("\r\n"+string(text), "\r\n*")[1:] {
-			words := append(strings.Split(command, "\r\n"), "", "", "") // as if the last one were whole
+			words := append(strings.Split(command, "\r\n"), "", "", "") // the last command in the file may be incomplete
 			switch strings.ToUpper(words[2]) {
 			case "MULTI":
 				inside, counts = true, false

@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A replica would refuse what makes the value stay, and lags.
+// A replica refuses the command that makes a value persistent, and its data may be old. Load must therefore ask the primary.
 func TestValueStaysAndOnlyAPrimaryLoadsIt(t *testing.T) {
 	t.Parallel()
 	h := hold(t)

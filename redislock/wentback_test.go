@@ -15,9 +15,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A server may lose its newest data in several ways. After each one that restarts the server or makes it a primary again, it grants
-// nothing for a lease. After a flush, a holder learns of its loss with the next heartbeat, and others may get the lock before that. The
-// documentation of the package lists them.
+// A server may lose its newest data in several ways, which the documentation of the package lists. Some of them restart the server or make
+// it a primary again. The server then grants nothing for the time of a lease. After a flush, a holder learns of its loss with the next
+// heartbeat. Other processes may get the lock before that.
 func TestWaysToLoseTheNewestData(t *testing.T) {
 	t.Parallel()
 	restart := func(t *testing.T, s *redisserver.Server, whileDown func()) {
@@ -60,7 +60,7 @@ func TestWaysToLoseTheNewestData(t *testing.T) {
 		held := mustAcquire(t, p.at(t, "x"))
 		c.lose(t, s, files, older)
 
-		q := p // has met the primary, and knows nothing of the flush
+		q := p // knows the primary, and has not learned of the flush
 		if c.noticed {
 			q = startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 		}
