@@ -94,7 +94,7 @@ func (s *store) transact(ctx context.Context, all []*queue.Contender, check func
 	return answer, nil
 }
 
-// missing is called when a transaction has not found the key of a contender. It records which contenders have lost their lock.
+// The function missing is called when a transaction has not found the key of a contender. It records which contenders have lost their lock.
 func missing(all []*queue.Contender, answer *clientv3.TxnResponse) (err error) {
 	for i, c := range all {
 		if len(all) > 1 {

@@ -106,7 +106,8 @@ func (s *store) renew(ctx context.Context, c queue.Command) (a queue.Answer, err
 // inOne is how many keys one transaction reads. By default, a server accepts up to 128 operations in a transaction.
 const inOne = 64
 
-// missing returns views of the contenders whose keys do not exist any more. Each view says that the contender is not in the queue.
+// The method missing returns views of the contenders whose keys do not exist any more. Each view says that the contender is not in the
+// queue.
 func (s *store) missing(ctx context.Context, refs []queue.Ref) (views []queue.View, err error) {
 	for first := 0; first < len(refs); first += inOne {
 		part := refs[first:min(first+inOne, len(refs))]

@@ -172,8 +172,8 @@ var denied = []uint16{1044, 1142, 1143, 1227, 1370}
 // errServer means that the locks do not work on this server.
 var errServer = errors.New("the locks cannot be on this server")
 
-// others has the names of database systems that speak MySQL's protocol but cannot be used. They do not lock rows as InnoDB does, or they
-// have no stored procedures.
+// The list others has the names of database systems that speak MySQL's protocol but cannot be used. They do not lock rows as InnoDB does,
+// or they have no stored procedures.
 var others = []string{"TiDB", "Vitess", "OceanBase", "SingleStore", "MemSQL", "Dolt", "PlanetScale", "ClickHouse", "StarRocks", "Doris"}
 
 // checkServer returns the dialect of a server. version and comment are texts with which the server describes itself. For a server that

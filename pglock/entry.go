@@ -103,7 +103,7 @@ func (e *entry) try() (taken bool, err error) {
 	return true, e.granted(rows)
 }
 
-// short is how long a hold lasts before a goroutine starts to watch its session.
+// The constant short is how long a hold lasts before a goroutine starts to watch its session.
 const short = 20 * time.Millisecond
 
 // granted records that the server has granted the lock.
@@ -171,7 +171,7 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	}
 }
 
-// now returns the last known view of the entry.
+// The method now returns the last known view of the entry.
 func (e *entry) now() queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -196,9 +196,9 @@ func (e *entry) view(sent time.Duration) queue.View {
 	return v
 }
 
-// seen is called with the queue that the server has shown. It reports the place of the entry to the tier. A waiter may be missing in the
-// queue, or it may have the lock there although it got no answer. If that lasts, seen closes its connection. A single such result is
-// ignored, because the queue may have been read too early.
+// The method seen is called with the queue that the server has shown. It reports the place of the entry to the tier. A waiter may be
+// missing in the queue, or it may have the lock there although it got no answer. If that lasts, seen closes its connection. A single such
+// result is ignored, because the queue may have been read too early.
 func (e *entry) seen(queue []place) {
 	if gone := e.stand(queue); gone {
 		e.lose(errUnseen)

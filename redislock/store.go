@@ -152,7 +152,7 @@ func (s *store) begin(ctx context.Context) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.TTL}
 }
 
-// most is the greatest number of requests in one pipeline.
+// The constant most is the greatest number of requests in one pipeline.
 const most = 256
 
 // beat sends a heartbeat for each contender, in one or more pipelines. It waits for each pipeline as long as for any other request. If

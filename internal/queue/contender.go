@@ -423,8 +423,8 @@ func (c *Contender) Missing() error {
 	return c.Err()
 }
 
-// missing is called when the contender is not at its place any more; it may not be in the queue at all. This is a loss, unless the
-// contender was given up. In that case its own command has usually removed it, and the answer to that command tells.
+// The method missing is called when the contender is not at its place any more; it may not be in the queue at all. This is a loss, unless
+// the contender was given up. In that case its own command has usually removed it, and the answer to that command tells.
 func (c *Contender) missing(v View) {
 	if v.Known {
 		c.queues.Store(true) // it is at another place, and has to be removed from there
@@ -557,7 +557,7 @@ func (c *Contender) forget(loss error) {
 	c.finish(loss)
 }
 
-// over reports whether the store has dropped the contender without a command, because its session or its own lease has ended.
+// The method over reports whether the store has dropped the contender without a command, because its session or its own lease has ended.
 func (c *Contender) over(until time.Duration) bool {
 	if t := c.claim.tier; t.config.OwnTTL {
 		return until > 0 && t.Now() >= until
@@ -565,8 +565,8 @@ func (c *Contender) over(until time.Duration) bool {
 	return c.session.Over()
 }
 
-// left is called with the answer to the removal of the contender, and returns the loss that it shows. If the contender was missing while
-// the lease was valid, another process or an operator has removed it.
+// The method left is called with the answer to the removal of the contender, and returns the loss that it shows. If the contender was
+// missing while the lease was valid, another process or an operator has removed it.
 func (c *Contender) left(r Removal, loss error) error {
 	c.queues.Store(false)
 	if r == Missing && loss == nil && !c.doomed && c.session.Valid() {
