@@ -143,12 +143,13 @@ verdicts: server etcd-server redis-server postgresql-server
 	-@scripts/get-interop.sh
 	cd stress/verdicts && GOWORK=off go run . $(if $(FULL),-trials 30) -to ../../docs/verdicts.md
 
-# Long random schedules of the explorer, and the promises over a connection made elsewhere, in which the race detector stops
-# at the client library.
+# Long random schedules of the explorer, 10,200 slots of package slots with random faults, and the promises over a connection made
+# elsewhere, in which the race detector stops at the client library.
 SEEDS ?= 500
 sim:
 	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/test/explore -run TestRandomSchedules -seeds $(SEEDS) | \
 		grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
+	@go test -count=1 ./slots -run TestRandomFaults -seeds 17
 	@go test -count=1 ./internal/zknode -run TestTierOverAConnectionMadeElsewhere
 
 # Orders of messages with one fault at a small scope, all of them or up to a bound; explore-all goes on for hours. Executions allocate much and keep nothing, so

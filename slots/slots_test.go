@@ -3,6 +3,7 @@ package slots_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -301,8 +302,10 @@ func TestEveryCountsFromItsOrigin(t *testing.T) {
 }
 
 // Processes die, are cut off, and lose sessions and answers at random. Their clocks differ by up to five seconds.
+var seeds = flag.Uint64("seeds", 1, "run `N` random schedules of each policy")
+
 func TestRandomFaults(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range *seeds {
 		for _, policy := range []slots.Policy{slots.Skip, slots.Retry} {
 			play(t, func(f *fleet) { randomFaults(f, rand.New(rand.NewPCG(seed, 1)), policy) }, slots.AfterCrash(policy), slots.CatchUp(slots.All))
 		}
@@ -346,15 +349,27 @@ func randomFaults(f *fleet, random *rand.Rand, policy slots.Policy) {
 	}
 }
 
+// duration returns how long a job takes: 1 ms, some seconds, or several intervals.
+func duration(dice *rand.Rand) time.Duration {
+	switch dice.IntN(20) {
+	case 0:
+		return time.Duration(dice.IntN(240)) * time.Second
+	case 1, 2, 3, 4:
+		return time.Millisecond
+	}
+	return time.Duration(dice.ExpFloat64() * float64(15*time.Second))
+}
+
 // life runs one process, with faults, until the process dies.
 func life(f *fleet, over context.Context, dice *rand.Rand) {
 	locks := f.connect()
 	defer locks.Close()
 	ctx, kill := context.WithCancel(over)
 	defer kill()
+	durations := rand.New(rand.NewPCG(dice.Uint64(), 3)) // a job runs beside the faults
 	work := func(ctx context.Context, _ slots.Slot) error {
 		select {
-		case <-time.After(time.Duration(dice.ExpFloat64() * float64(20*time.Second))):
+		case <-time.After(duration(durations)):
 		case <-ctx.Done():
 		}
 		return ctx.Err()

@@ -27,8 +27,7 @@ import (
 //   - All handles of one connection and path share one local queue and one node.
 //   - While another process waits, the lock may still go to other handles of the same connection. The lock goes to all handles that were
 //     waiting when the node got the lock. Within the default budget of [tier.WithHandOff], the lock may go to any handle.
-//   - A node has the data and the ACL of the handle that created it, also while other
-//     handles hold the lock.
+//   - A node has the data and the ACL of the handle that created it, also while other handles hold the lock.
 //   - Lock keeps waiting when a connection is lost or a session expires; zk.Lock fails then. Lock fails when the connection is closed,
 //     with an error that wraps [tier.ErrClosed] and [zk.ErrClosing]. Lock also fails with errors that retrying cannot fix.
 //   - After an error no node is left. zk.Lock can leave a node that blocks all other users until the session ends.
@@ -36,8 +35,7 @@ import (
 //     and [zk.ErrNoNode]. zk.Lock returns zk.ErrNoNode at each call, and cannot be locked again. Unlock waits up to 5 s for the server, or
 //     6 s if other handles of the connection want the lock. After that the node is deleted in the background.
 //   - Children of the path that are not lock nodes are ignored. Any such child makes zk.Lock fail.
-//   - Missing parents are created as container nodes, which the server removes when they
-//     are empty.
+//   - Missing parents are created as container nodes, which the server removes when they are empty.
 //   - Data of more than 512 KiB is refused.
 //   - Paths are checked; see zklock.ValidatePath.
 //

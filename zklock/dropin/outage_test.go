@@ -6,7 +6,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-const outageReason = "Lock waits through lost connections and expired sessions"
+const outageReason = "Lock keeps waiting when a connection is lost or a session expires"
 
 var outageBehaviours = []behaviour{
 	{

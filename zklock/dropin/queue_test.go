@@ -75,6 +75,6 @@ var queueBehaviours = []behaviour{
 		},
 		want:    "Lock some error, Unlock ErrNotLocked, left 1",
 		ours:    "Lock ok, Unlock ok, left 0",
-		because: "Children that are no lock nodes are ignored",
+		because: "Children of the path that are not lock nodes are ignored",
 	},
 }

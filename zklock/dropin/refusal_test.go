@@ -65,7 +65,7 @@ var refusalBehaviours = []behaviour{
 		},
 		want:    "Lock ErrNoAuth, Unlock ErrNotLocked, left 1",
 		ours:    "Lock ErrNoAuth, Unlock ErrNotLocked, left 0",
-		because: "An error leaves no node behind",
+		because: "After an error no node is left",
 	},
 	{
 		name: "permission to delete comes after a failed unlock",
