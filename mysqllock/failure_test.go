@@ -132,11 +132,7 @@ func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 			t.Parallel()
 			s, root := alone(t)
 			need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
-			eventually(t, "a server that was not started in this second", func() bool {
-				var name string
-				var uptime int
-				return root.QueryRowContext(soon(t), "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&name, &uptime) == nil && uptime > 1
-			})
+			awaitSecond(t, root)
 			lease := 10 * time.Second
 			if mysqlserver.IsMySQL() { // a restart takes longer
 				lease = 30 * time.Second
@@ -155,6 +151,16 @@ func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 			waittest.Release(t, g)
 		})
 	}
+}
+
+// awaitSecond waits until the server was not started in this second. A start is known by its second.
+func awaitSecond(t *testing.T, root *sql.DB) {
+	t.Helper()
+	eventually(t, "a server that was not started in this second", func() bool {
+		var name string
+		var uptime int
+		return root.QueryRowContext(soon(t), "SHOW GLOBAL STATUS LIKE 'Uptime'").Scan(&name, &uptime) == nil && uptime > 1
+	})
 }
 
 // The data are set back to a copy that lacks the holder's row. No other process gets the lock before the holder knows of its loss.

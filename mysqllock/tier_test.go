@@ -21,6 +21,7 @@ func TestTier(t *testing.T) {
 	for _, sql := range countWrites() {
 		need.Get(root.ExecContext(soon(t), sql))(t)
 	}
+	awaitSecond(t, root)
 	tiertest.Run(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		test(t, harness(t, s, root))
 	}).Record(t, "MySQL", "../docs/promises/mysql.md")
@@ -91,6 +92,7 @@ func harness(t *testing.T, s *mysqlserver.Server, root *sql.DB) tiertest.Harness
 			check(s.Pause())
 			return func() { check(s.Resume()) }
 		},
+		Forgets: true,
 		Restart: func() { check(s.Restart(t.Context())) },
 	}
 }

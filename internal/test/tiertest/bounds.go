@@ -11,11 +11,11 @@ import (
 )
 
 var boundPromises = []promise{
-	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call at once, also for a process that is " +
+	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call at once, even if the process is " +
 		"cut off", test: boundedWhenCutOff},
-	{name: "bounds-frozen", text: "… also when the store answers nobody", alone: true, test: boundedWhenFrozen},
-	{name: "bounds-messages", text: "… also while a message is under way", test: boundedAtEachMessage},
-	{name: "unreachable", text: "A process that is cut off says so, its tries fail at once, and its calls wait for the store",
+	{name: "bounds-frozen", text: "… also if the store answers no process", alone: true, test: boundedWhenFrozen},
+	{name: "bounds-messages", text: "… also while any message is in flight", test: boundedAtEachMessage},
+	{name: "unreachable", text: "A process that is cut off reports it; its tries fail at once, and its other calls wait for the store",
 		test: unreachable},
 }
 
@@ -144,7 +144,7 @@ func boundedAtEachMessage(s *scene) {
 
 var tryPromises = []promise{
 	{name: "try-writes", text: "A try that finds the lock taken writes nothing", alone: true, test: tryWritesNothing},
-	{name: "try-race", text: "A try during which another process comes gets the lock alone, or not at all", test: tryWhileOthersCome},
+	{name: "try-race", text: "If another process comes during a try, at most one of them gets the lock", test: tryWhileOthersCome},
 }
 
 func tryWhileOthersCome(s *scene) {
@@ -200,8 +200,8 @@ func tryWritesNothing(s *scene) {
 }
 
 var closePromises = []promise{
-	{name: "close", text: "Close loses every grant, ends every call, and leaves no goroutine", alone: true, test: closeEndsAll},
-	{name: "release-once", text: "A grant is given up once, and is gone when Release returns", test: givenUpOnce},
+	{name: "close", text: "Close ends all grants and calls, and leaves no goroutine", alone: true, test: closeEndsAll},
+	{name: "release-once", text: "A grant is released once, and the entry is removed when Release returns", test: givenUpOnce},
 }
 
 // leavesNoGoroutine runs play, and counts the goroutines that play leaves. If there are some, it runs play again, because they may belong

@@ -9,18 +9,18 @@ import (
 )
 
 var breakPromises = []promise{
-	{name: "break", text: "Break removes exactly the contender with a token, a holder or one that waits, which then knows of its loss " +
-		"or queues again; with a token that nobody has it removes nobody", test: broken},
-	{name: "break-readers", text: "… also one reader of several", test: readerBroken},
-	{name: "break-shared", text: "… also a writer that has become a reader, with the token that the queue shows", test: sharedIsBroken},
-	{name: "break-lost", text: "… also if any message to the process that breaks is lost", test: brokenOverLostMessages},
-	{name: "break-ends", text: "The context of a Break may end at any message: it says so if the contender may have been removed",
+	{name: "break", text: "Break removes only the contender with the token: a holder learns of its loss, a waiter queues again; an " +
+		"unknown token removes nothing", test: broken},
+	{name: "break-readers", text: "… also one of several readers", test: readerBroken},
+	{name: "break-shared", text: "… also a writer that has downgraded, by the token that the queue shows", test: sharedIsBroken},
+	{name: "break-lost", text: "… also if any message to the process that calls Break is lost", test: brokenOverLostMessages},
+	{name: "break-ends", text: "If the context of Break ends at any message, the error says whether the contender may have been removed",
 		test: breakEnds},
-	{name: "break-release", text: "A holder that releases the lock while it is broken has either released or lost it, and Break says which",
+	{name: "break-release", text: "If a holder releases during a Break, the lock is either released or lost, and Break reports which",
 		test: brokenDuringRelease},
-	{name: "break-permits", text: "Break removes exactly the permits that were taken together with a token, or a waiter, which queues again",
+	{name: "break-permits", text: "Break removes only the permits that were granted with the token; a waiter that it removes queues again",
 		test: permitsBroken},
-	{name: "break-permits-lost", text: "… also if any message to the process that breaks is lost", test: permitsBrokenOverLostMessages},
+	{name: "break-permits-lost", text: "… also if any message to the process that calls Break is lost", test: permitsBrokenOverLostMessages},
 }
 
 // The method breaks calls Break with a token, for a lock or for permits. Break has to return one of the errors in want.

@@ -9,8 +9,8 @@ import (
 )
 
 var connectionPromises = []promise{
-	{name: "connection", text: "A listener learns the state of the connection, and in order when it is lost, when the session " +
-		"ends, and when it is back", test: connectionIsTold},
+	{name: "connection", text: "A listener is notified, in order, when the connection is lost, when the session ends, and when the " +
+		"connection is back", test: connectionIsTold},
 }
 
 // A record contains the events of a connection.

@@ -6,9 +6,11 @@ import (
 )
 
 var contendedPromises = []promise{
-	{name: "contended", text: "A holder learns that another process waits, whichever came first, and the signal stays", test: contended},
-	{name: "contended-troubled", text: "A holder hears of another that waits although a message was lost", test: contendedAlthoughLost},
-	{name: "uncontended", text: "A holder hears of nobody where nobody waits", test: uncontended},
+	{name: "contended", text: "A holder learns that another process waits, whether that process comes before or after the grant; " +
+		"the signal stays", test: contended},
+	{name: "contended-troubled", text: "A holder learns that another process waits although a message was lost",
+		test: contendedAlthoughLost},
+	{name: "uncontended", text: "A holder gets no signal while no process waits", test: uncontended},
 }
 
 // The method news returns the time within which a holder has to learn of a waiter.

@@ -10,15 +10,24 @@ import (
 )
 
 var gracePeriodPromises = []promise{
-	{name: "grace-period", text: "A server that takes over and may not know all grants gives none for a lease; a try, a wait, the queue " +
-		"and the tier say so", alone: true, first: true, test: gracePeriod},
+	{name: "grace-period", text: "A server that starts or takes over, and may lack grants, grants nothing for the time of a lease; " +
+		"errors, waits and Contenders report this grace period", alone: true, first: true, test: gracePeriod},
+}
+
+// successor returns the function that makes a server take over, or else the function that starts the same server again.
+func (s *scene) successor() func() {
+	if s.Failover != nil {
+		return s.Failover
+	}
+	return s.Restart
 }
 
 // gracePeriod makes another server take over. If the grace period ends before all checks were made, it repeats the fail-over.
 func gracePeriod(s *scene) {
 	if !s.Forgets {
-		s.lacks("it needs no such time")
+		s.lacks("the store loses no grants")
 	}
+	s.needs(s.successor() != nil, "start a server")
 	p, looker := s.victim(), s.victim()
 	s.used(p)
 	for range 3 {
@@ -38,7 +47,7 @@ func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		s.Failover()
+		s.successor()()
 	}()
 	defer func() { <-over }()
 	if !s.poll(s.patience(), func() bool { return p.GracePeriod() != nil }) {

@@ -56,7 +56,7 @@ type Harness struct {
 	Freeze func() (thaw func())
 	// Failover makes another server take over, and returns when it serves requests.
 	Failover func()
-	// Forgets says that the server that takes over may not know all earlier grants.
+	// Forgets says that a server that starts or takes over may not know all earlier grants.
 	Forgets bool
 	// Restart stops the store and starts it on the same data, and returns when it serves requests.
 	Restart func()

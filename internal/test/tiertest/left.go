@@ -3,11 +3,11 @@ package tiertest
 import "context"
 
 var leftPromises = []promise{
-	{name: "left-lost", text: "Any message may be lost: the call goes on, and nothing is left", test: nothingLeftByLostMessages},
-	{name: "left-cancelled", text: "A call may be cancelled at any step: nothing is left", test: nothingLeftByCancelled},
-	{name: "left-try", text: "A try leaves nothing, also if it is cancelled or a message is lost", test: nothingLeftByTries},
+	{name: "left-lost", text: "If any one message is lost, the call still completes, and nothing is left", test: nothingLeftByLostMessages},
+	{name: "left-cancelled", text: "If a call is cancelled at any step, nothing is left", test: nothingLeftByCancelled},
+	{name: "left-try", text: "A try leaves nothing, even if it is cancelled or a message is lost", test: nothingLeftByTries},
 	{name: "left-close", text: "Close leaves nothing", test: nothingLeftByClose},
-	{name: "left-kill", text: "A process that was killed leaves nothing after a lease", test: nothingLeftByKilled},
+	{name: "left-kill", text: "Nothing is left of a killed process once its lease has ended", test: nothingLeftByKilled},
 }
 
 func nothingLeftByLostMessages(s *scene) {

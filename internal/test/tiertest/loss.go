@@ -9,16 +9,18 @@ import (
 )
 
 var lossPromises = []promise{
-	{name: "loss-cut", text: "A holder that is cut off knows of its loss before its lease is over and before another holds", test: cutOff},
-	{name: "loss-readers", text: "… also a reader, and one that was a writer; other readers lose nothing", test: readersCutOff},
-	{name: "loss-frozen", text: "When the store answers nobody, a holder knows of its loss before its lease is over, and when that " +
-		"will be", alone: true, test: frozen},
-	{name: "loss-stopped", text: "A holder that was stopped knows of its loss at the first look", test: stopped},
-	{name: "loss-slept", text: "A holder whose machine slept for longer than its lease knows of its loss at the first look", test: slept},
-	{name: "removal", text: "A holder that an operator removed knows of it soon", test: removed},
-	{name: "no-loss", text: "No release tells of a loss where there is none, whatever the holder listens to", test: noLoss},
-	{name: "loss-release", text: "Whose release finds that it was removed has lost the lock in every way", test: foundByRelease},
-	{name: "loss-requeue", text: "… also whose requeue does", test: foundByRequeue},
+	{name: "loss-cut", text: "A holder that is cut off learns of its loss before its lease ends, and before another process gets " +
+		"the lock", test: cutOff},
+	{name: "loss-readers", text: "… also a reader, and a writer that has downgraded; the other readers keep the lock", test: readersCutOff},
+	{name: "loss-frozen", text: "If the store answers no process, a holder learns of its loss before its lease ends, and knows " +
+		"that time in advance", alone: true, test: frozen},
+	{name: "loss-stopped", text: "A holder whose process was stopped finds its loss at the first check", test: stopped},
+	{name: "loss-slept", text: "A holder whose machine slept for longer than its lease finds its loss at the first check", test: slept},
+	{name: "removal", text: "A holder soon learns that an operator has removed it", test: removed},
+	{name: "no-loss", text: "A release reports no loss if there was none, whichever signals the holder uses", test: noLoss},
+	{name: "loss-release", text: "If a release finds that the holder was removed, it reports the loss, and the context of the hold ends",
+		test: foundByRelease},
+	{name: "loss-requeue", text: "… also if a requeue finds it", test: foundByRequeue},
 }
 
 func cutOff(s *scene) {
@@ -286,7 +288,7 @@ func (s *scene) awaitRemoval(h *hold) {
 }
 
 var tokenPromises = []promise{
-	{name: "tokens", text: "Tokens are positive and grow from grant to grant", test: tokensGrow},
+	{name: "tokens", text: "Tokens are positive, and each grant has a higher token than the one before", test: tokensGrow},
 	{name: "tokens-kill", text: "… also when a holder is killed", test: tokensGrowOverKill},
 	{name: "tokens-failover", text: "… also when another server takes over", alone: true, first: true, test: tokensGrowOverFailover},
 	{name: "tokens-restart", text: "… also when the store is restarted", alone: true, first: true, test: tokensGrowOverRestart},

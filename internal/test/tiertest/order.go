@@ -10,12 +10,13 @@ import (
 )
 
 var orderPromises = []promise{
-	{name: "order", text: "One holder at a time, in the order in which they queued", test: inOrder},
-	{name: "overtaking", text: "A newcomer, a try and a requeue overtake nobody", test: nobodyOvertakes},
-	{name: "wake-up", text: "A waiter gets the lock when it is released, whatever is in flight then", test: wakeUp},
-	{name: "contenders", text: "Contenders shows the queue, the holder first, with tokens", test: contenders},
-	{name: "standing", text: "A waiter knows, without a request, how many are ahead and which process is right ahead", test: standing},
-	{name: "claims", text: "Claims for one lock are equal, those for two are not, and there is none for a path that cannot be a lock",
+	{name: "order", text: "The lock has one holder at a time; processes get it in the order in which they queued", test: inOrder},
+	{name: "overtaking", text: "No newcomer, try or requeue gets the lock before a process that already waits", test: nobodyOvertakes},
+	{name: "wake-up", text: "The next waiter gets the lock when it is released, whichever messages are in flight", test: wakeUp},
+	{name: "contenders", text: "Contenders lists the queue with tokens, the holder first", test: contenders},
+	{name: "standing", text: "Without a further request, a waiter knows how many processes are ahead of it, and which is next to it",
+		test: standing},
+	{name: "claims", text: "Claims compare equal (`==`) exactly if they are for the same lock; an invalid path gives an error",
 		test: claims},
 }
 
@@ -193,8 +194,8 @@ func nobodyOvertakes(s *scene) {
 
 var requeuePromises = []promise{
 	{name: "requeue-writes", text: "A requeue is one write", alone: true, test: requeueIsOneWrite},
-	{name: "requeue-order", text: "A requeue goes to the tail, and the next one gets the lock", test: requeueGoesToTheTail},
-	{name: "requeue-troubled", text: "A requeue gives the old grant up, also when its context ends, or a message is lost, at any step",
+	{name: "requeue-order", text: "A requeue goes to the tail of the queue, and the next waiter gets the lock", test: requeueGoesToTheTail},
+	{name: "requeue-troubled", text: "A requeue always releases the lock first, even if its context ends or a message is lost at any step",
 		test: requeueGivesUp},
 }
 

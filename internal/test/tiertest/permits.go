@@ -14,32 +14,38 @@ import (
 )
 
 var permitPromises = []promise{
-	{name: "permits", text: "Never are more taken than there are, and each gets as many as it wants", test: neverMoreThanThereAre},
-	{name: "permits-order", text: "A request waits for those that queued before it, also if enough are free for it alone, and a try " +
-		"overtakes none", test: permitsInOrder},
-	{name: "permits-halves", text: "Two that want more than half each do not wait for each other", test: noHalves},
-	{name: "permits-part", text: "Some of a portion may be given up: others get exactly so many, and the rest stays", test: partOfAPortion},
-	{name: "permits-gone", text: "Permits are gone when Release returns, some of a portion as well as all", test: permitsAreGone},
-	{name: "permits-wake-up", text: "A waiter gets permits when they are released, whatever is in flight then", test: permitsWakeUp},
-	{name: "permits-demand", text: "The first waiter can reduce its request, and is not overtaken meanwhile",
+	{name: "permits", text: "No more permits are taken than exist, and each request gets as many as it asked for",
+		test: neverMoreThanThereAre},
+	{name: "permits-order", text: "A request waits for all requests ahead of it, even if enough permits are free for it; a try " +
+		"overtakes no request", test: permitsInOrder},
+	{name: "permits-halves", text: "Two requests for more than half of the permits each do not deadlock", test: noHalves},
+	{name: "permits-part", text: "A holder can release some of its permits: others can get exactly these, and the holder keeps the rest",
+		test: partOfAPortion},
+	{name: "permits-gone", text: "Permits are free when Release returns, whether some or all were released", test: permitsAreGone},
+	{name: "permits-wake-up", text: "The next waiter gets permits when they are released, whichever messages are in flight",
+		test: permitsWakeUp},
+	{name: "permits-demand", text: "The first waiter can reduce its request without losing its place",
 		test: demandShrinks},
-	{name: "permits-try", text: "A try takes what is free, unless somebody waits", test: tryPermits},
-	{name: "permits-contenders", text: "Contenders shows the holders of permits and how many each has, and then the waiters, in order",
+	{name: "permits-try", text: "A try gets permits if enough are free and no request waits", test: tryPermits},
+	{name: "permits-contenders", text: "Contenders lists the holders with their numbers of permits, and then the waiters in order",
 		test: permitContenders},
-	{name: "permits-standing", text: "A waiter for permits knows, without a request, how many wait ahead of it, and the first one, that " +
-		"others wait", test: permitStanding},
-	{name: "permits-number", text: "A process that gives another number of permits follows the number in the store while the path is in use",
+	{name: "permits-standing", text: "Without a further request, a waiter knows how many requests are ahead of it; the first " +
+		"waiter learns that others wait", test: permitStanding},
+	{name: "permits-number", text: "While the path is in use, a process that passes a different number of permits uses the number " +
+		"in the store",
 		test: anotherNumber},
-	{name: "permits-renumber", text: "Another number of permits counts once the path was not in use", test: anotherNumberLater},
-	{name: "permits-fewer", text: "A smaller number of permits interrupts no owner, and grants no more than there are then",
+	{name: "permits-renumber", text: "Once the path is no longer in use, the number that the next process passes applies",
+		test: anotherNumberLater},
+	{name: "permits-fewer", text: "If the number of permits is reduced, holders keep their permits, and new grants respect the new number",
 		test: fewerPermits},
-	{name: "permits-more", text: "A larger number of permits lets waiters in, also while one more process asks with the old number",
+	{name: "permits-more", text: "If the number of permits is raised, waiters get them, even while another process still passes " +
+		"the old number",
 		test: morePermits},
-	{name: "permits-set", text: "A number that was set stays when the path is not in use", test: numberStays},
-	{name: "permits-claims", text: "Semaphores of one path are equal, others are not, and there is none for a path that " +
-		"cannot be one", test: semaphores},
-	{name: "permits-tokens", text: "Tokens grow from portion to portion", test: permitTokens},
-	{name: "permits-gate", text: "Through the gate, never more are taken than there are, and small requests do not starve large ones",
+	{name: "permits-set", text: "A number that was set with SetPermits stays after the path is no longer in use", test: numberStays},
+	{name: "permits-claims", text: "Semaphores compare equal (`==`) exactly if they have the same path; an invalid path gives an error",
+		test: semaphores},
+	{name: "permits-tokens", text: "Each grant of permits has a higher token than the one before", test: permitTokens},
+	{name: "permits-gate", text: "Among goroutines, no more permits are taken than exist, and small requests do not starve large ones",
 		test: permitsThroughTheGate},
 }
 
@@ -388,15 +394,16 @@ func (s *scene) gateOf(t *taker) *tier.Semaphore {
 }
 
 var permitLossPromises = []promise{
-	{name: "permits-cut", text: "A process that is cut off knows of its loss before its lease is over and before others have them; " +
-		"these lose nothing", test: permitsCutOff},
-	{name: "permits-frozen", text: "… also when the store answers nobody", alone: true, test: permitsFrozen},
-	{name: "permits-stopped", text: "A process that was stopped knows of its loss at the first look", test: permitsStopped},
-	{name: "permits-kill", text: "The permits of a process that was killed come back after a lease, and so does the place of one that " +
-		"waited", test: permitsOfKilled},
-	{name: "permits-failover", text: "Another server may take over: never are more taken than there are, and tokens grow", alone: true,
+	{name: "permits-cut", text: "A process that is cut off learns of its loss before its lease ends and before others get the " +
+		"permits; other holders lose nothing", test: permitsCutOff},
+	{name: "permits-frozen", text: "… also if the store answers no process", alone: true, test: permitsFrozen},
+	{name: "permits-stopped", text: "A process that was stopped finds its loss at the first check", test: permitsStopped},
+	{name: "permits-kill", text: "When the lease of a killed process ends, its permits become free, and its request leaves the queue",
+		test: permitsOfKilled},
+	{name: "permits-failover", text: "If another server takes over, no more permits are taken than exist, and tokens still grow",
+		alone: true,
 		first: true, test: permitsOverFailover},
-	{name: "permits-restart", text: "The store may be restarted: never are more taken than there are, and tokens grow", alone: true,
+	{name: "permits-restart", text: "If the store is restarted, no more permits are taken than exist, and tokens still grow", alone: true,
 		first: true, test: permitsOverRestart},
 }
 
@@ -546,14 +553,16 @@ func (s *scene) permitsOver(a, b *taker, strike func()) {
 }
 
 var permitLeftPromises = []promise{
-	{name: "permits-left-lost", text: "Any message may be lost: the call goes on, and nothing is left", test: noPermitsLeftByLostMessages},
-	{name: "permits-left-cancelled", text: "A call may be cancelled at any step: nothing is left", test: noPermitsLeftByCancelled},
-	{name: "permits-left-try", text: "A try leaves nothing, also if it is cancelled or a message is lost", test: noPermitsLeftByTries},
-	{name: "permits-left-part", text: "When some of a portion are given up, any message may be lost: others get exactly so many",
+	{name: "permits-left-lost", text: "If any one message is lost, the call still completes, and nothing is left",
+		test: noPermitsLeftByLostMessages},
+	{name: "permits-left-cancelled", text: "If a call is cancelled at any step, nothing is left", test: noPermitsLeftByCancelled},
+	{name: "permits-left-try", text: "A try leaves nothing, even if it is cancelled or a message is lost", test: noPermitsLeftByTries},
+	{name: "permits-left-part", text: "If a holder releases some of its permits, and any message is lost, others can get exactly " +
+		"these permits",
 		test: partDespiteLostMessages},
-	{name: "permits-bounds", text: "Release takes a third of the lease at most, and a cancelled call ends at once, also for a process " +
-		"that is cut off", test: permitsBounded},
-	{name: "permits-close", text: "Close loses all permits, ends every call, and leaves nothing, and no goroutine", alone: true,
+	{name: "permits-bounds", text: "Release returns within a third of the lease, and a cancelled call at once, even if the process " +
+		"is cut off", test: permitsBounded},
+	{name: "permits-close", text: "Close ends all holds and calls, and leaves no entry and no goroutine", alone: true,
 		test: closeEndsPermits},
 }
 
@@ -708,13 +717,13 @@ func (s *scene) closeEndsPermits(a, b *taker) {
 }
 
 var permitCostPromises = []promise{
-	{name: "permits-writes", text: "Acquiring what is free is two writes at most, giving up one, and what goes to another process two " +
-		"at most", alone: true, test: permitsInFewWrites},
-	{name: "permits-one-write", text: "Acquiring what is free is one write, and so is what goes to another process", alone: true,
+	{name: "permits-writes", text: "Acquiring free permits is at most two writes, a release is one, and a transfer to another " +
+		"process is at most two", alone: true, test: permitsInFewWrites},
+	{name: "permits-one-write", text: "Acquiring free permits is one write, and so is a transfer to another process", alone: true,
 		test: permitsInOneWrite},
-	{name: "permits-try-writes", text: "A try that finds too few, or somebody who waits, writes nothing", alone: true,
+	{name: "permits-try-writes", text: "A try that finds too few permits, or a waiting request, writes nothing", alone: true,
 		test: tryPermitsWritesNothing},
-	{name: "permits-hand-off", text: "What goes from one goroutine to another costs no write", alone: true, test: permitsAreHandedOn},
+	{name: "permits-hand-off", text: "A hand-off to another goroutine of the process is no write", alone: true, test: permitsAreHandedOn},
 }
 
 func permitsInFewWrites(s *scene) { s.permitsCost(2, 2) }

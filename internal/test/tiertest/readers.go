@@ -9,16 +9,19 @@ import (
 )
 
 var readerPromises = []promise{
-	{name: "readers-share", text: "Readers of several processes have the lock at the same time, and who does not read waits for all of " +
-		"them", test: readersShare},
-	{name: "readers-order", text: "A reader overtakes nobody who does not read, though others read", test: readersKeepOrder},
-	{name: "readers-try", text: "A try to read takes what is free or read, unless somebody waits who does not; any other try, what is " +
-		"free", test: triesOfEachMode},
-	{name: "readers-requeue", text: "A requeue from each mode to each is one write and goes to the tail", alone: true,
-		test: requeueInEachMode},
-	{name: "readers-tokens", text: "Whatever queues, the token of one that does not read is above all before, and a reader's above all " +
-		"that did not read", test: tokensOfEachMode},
-	{name: "readers-left", text: "A reader may leave, or a message to it be lost, at any step: nothing is left", test: nothingLeftByReaders},
+	{name: "readers-share", text: "Readers of several processes hold the lock at the same time; a writer waits until all of them " +
+		"have released", test: readersShare},
+	{name: "readers-order", text: "A reader queues behind a writer that already waits, even while other readers hold the lock",
+		test: readersKeepOrder},
+	{name: "readers-try", text: "A try to read succeeds if no writer holds or waits; any other try succeeds if the lock is free",
+		test: triesOfEachMode},
+	{name: "readers-requeue", text: "A holder in any mode can requeue in any mode: this is one write, and goes to the tail of the queue",
+		alone: true,
+		test:  requeueInEachMode},
+	{name: "readers-tokens", text: "A writer's token is above all earlier tokens; a reader's token is above those of all earlier writers",
+		test: tokensOfEachMode},
+	{name: "readers-left", text: "If a reader gives up, or a message to it is lost, at any step, nothing is left",
+		test: nothingLeftByReaders},
 }
 
 var (
@@ -162,9 +165,9 @@ func nothingLeftByReaders(s *scene) {
 }
 
 var readerContendedPromises = []promise{
-	{name: "readers-contended", text: "Each reader learns of a waiter behind it that does not read, whichever came first",
+	{name: "readers-contended", text: "Each reader learns that a writer waits behind it, whether the writer comes before or after the grant",
 		test: readersContended},
-	{name: "readers-uncontended", text: "A reader does not hear of other readers", test: readersUncontended},
+	{name: "readers-uncontended", text: "A reader gets no signal because of other readers", test: readersUncontended},
 }
 
 func readersContended(s *scene) {

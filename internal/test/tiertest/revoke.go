@@ -8,11 +8,12 @@ import (
 )
 
 var revokePromises = []promise{
-	{name: "revoke", text: "A holder hears that another process has asked for the lock, whatever its mode, and still has it", test: revoked},
-	{name: "revoke-readers", text: "All readers hear of it, also one that was a writer, and nobody who waits", test: readersRevoked},
-	{name: "revoke-messages", text: "A writer hears of it at whatever step it was asked, also while it becomes a reader",
+	{name: "revoke", text: "A holder in any mode learns that another process asks for the lock, and keeps the lock", test: revoked},
+	{name: "revoke-readers", text: "All readers learn of a revoke request, also one that has downgraded; waiters do not",
+		test: readersRevoked},
+	{name: "revoke-messages", text: "A writer learns of a revoke request at any step, also during a downgrade",
 		test: revokedAtEachMessage},
-	{name: "revoke-nobody", text: "To ask where nobody has the lock is no error", test: nobodyRevoked},
+	{name: "revoke-nobody", text: "A revoke request for a free lock is no error", test: nobodyRevoked},
 }
 
 // The method revoke asks the holders for the lock.

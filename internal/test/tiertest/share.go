@@ -9,14 +9,16 @@ import (
 )
 
 var sharePromises = []promise{
-	{name: "share", text: "It waits until the one right behind reads; then that one is granted, and nobody who does not read", test: shares},
-	{name: "share-writes", text: "It is one write", alone: true, test: shareIsOneWrite},
-	{name: "share-contended", text: "From then on it is contended by those that it keeps out, not by readers", test: contendedAnew},
-	{name: "share-ends", text: "It ends with its context, and the lock is a write lock as before; and with the lock, and " +
+	{name: "share", text: "The downgrade waits until the next process in the queue is a reader; that reader gets the lock, a " +
+		"writer does not", test: shares},
+	{name: "share-writes", text: "A downgrade is one write", alone: true, test: shareIsOneWrite},
+	{name: "share-contended", text: "After a downgrade, the holder gets a signal if a writer waits, and none because of readers",
+		test: contendedAnew},
+	{name: "share-ends", text: "If the context ends first, the holder stays a writer; if the lock is lost, the downgrade ends and " +
 		"nothing is left", test: shareEnds},
-	{name: "share-troubled", text: "Its context may end, or a message be lost, at any step: it is shared, or else nobody gets in",
+	{name: "share-troubled", text: "If the context ends, or a message is lost, at any step, the lock is either shared or still exclusive",
 		test: shareTroubled},
-	{name: "share-removal", text: "Who was a writer and is removed by an operator knows of it soon", test: sharedIsRemoved},
+	{name: "share-removal", text: "A holder that has downgraded soon learns that an operator has removed it", test: sharedIsRemoved},
 }
 
 // The method share starts to share a grant. Unless Share fails, other readers may have the lock as well from then on.

@@ -10,15 +10,16 @@ import (
 )
 
 var valuePromises = []promise{
-	{name: "value", text: "Any process loads the newest value and the token of its holder; it outlives hold and process, until a holder " +
-		"removes it", test: valueStays},
-	{name: "value-large", text: "A value may have 16 KiB, any bytes, and none at all", test: valueOfAnyBytes},
-	{name: "value-guarded", text: "A holder that has released or lost the lock saves nothing", test: valueGuarded},
-	{name: "value-writes", text: "To save is one write", alone: true, test: saveIsOneWrite},
-	{name: "value-lost", text: "Any message to a process that saves may be lost: its saves take effect in their order",
+	{name: "value", text: "Any process can load the newest value and the token of its writer; the value outlives hold and process " +
+		"until a holder removes it", test: valueStays},
+	{name: "value-large", text: "A value can be empty, can be up to 16 KiB long, and can contain any bytes", test: valueOfAnyBytes},
+	{name: "value-guarded", text: "A holder that has released or lost the lock cannot save", test: valueGuarded},
+	{name: "value-writes", text: "A save is one write", alone: true, test: saveIsOneWrite},
+	{name: "value-lost", text: "Saves take effect in their order, even if any message to the process is lost",
 		test: savesOverLostMessages},
-	{name: "value-ends", text: "The context of a save may end at any message: the outcome is known or said to be ambiguous", test: saveEnds},
-	{name: "value-frozen", text: "A save that a store executes when it answers again does not replace a later one", alone: true,
+	{name: "value-ends", text: "If the context of a save ends at any message, the error says whether the value may have been saved",
+		test: saveEnds},
+	{name: "value-frozen", text: "A save that the store executes late, after an outage, does not replace a later one", alone: true,
 		test: saveThatIsLate},
 }
 
