@@ -20,9 +20,9 @@
 // this page describes locks in tables.
 //
 // A process that wants the lock at path inserts a row into tierlock.contender. The row with the lowest number belongs to the holder, and
-// this number is the fencing token. A [tier.Semaphore] at path has a separate queue, independent of the lock at path. The number of
-// permits is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the rows of the queue applies. A process that
-// gives another number uses the number in the database.
+// this number is the fencing token. A [tier.Semaphore] at path has a separate queue, independent of the lock at path. The number of permits
+// is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the rows of the queue applies. A process that passes a
+// different number uses the number in the database.
 //
 // # What is promised
 //

@@ -312,7 +312,7 @@ func (s *store) open(ctx context.Context, l *serverConn) (a queue.Answer, err er
 }
 
 // beat renews a session. A new connection may lead to another server. Before the first renewal on a connection, beat therefore reads which
-// contenders the server has. The server may lack contenders of this process, and must not renew their leases. It may also still have
+// contenders the server has. The server may lack contenders of this process: for these, the renewal must not count. It may also still have
 // contenders that were deleted.
 func (s *store) beat(ctx context.Context, l *serverConn, c queue.Command) (a queue.Answer, err error) {
 	if a.Doubt = !l.known; a.Doubt {

@@ -372,7 +372,7 @@ func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 	})
 }
 
-// While the store is known to be unreachable, only the renewal sends requests, and does so at once.
+// If a command gets no answer, the session is renewed at once. The command is repeated only after a renewal was answered.
 func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 	for op, ask := range map[Op]func(second.Claim, context.Context) error{
 		List: func(l second.Claim, ctx context.Context) error { _, err := l.Contenders(ctx); return err },

@@ -172,7 +172,8 @@ func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T
 }
 
 // A create may be executed under a newer session than the one for which it was sent. Before the client knows that, it may read the node.
-// It does so if, for example, one of two znodes cannot be read at once. It would then take the node for that of another process.
+// For example, it reads both znodes of a node with kazoo's format if the first read of one of them fails. It must not take the node for
+// that of another process.
 func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		other := raw(t, s)

@@ -281,7 +281,7 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	})
 }
 
-// The client does not know whether the lost node has become the node of a reader. So it has no name to look for.
+// A downgrade gives the node a new name. If the client does not know which of the two names a lost node has, Release looks for neither.
 func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()

@@ -149,7 +149,8 @@ func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	})
 }
 
-// Some code first invalidates the hold and then looks for writes under way. If it finds none, it relies on this order.
+// A caller that ends a hold first invalidates it, and then looks for writes in flight. So that the caller misses none, a multi counts as
+// writing before it asks for the last time whether the hold is valid.
 func TestMultiIsWritingBeforeItsUserIsAskedForTheLastTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)

@@ -217,8 +217,8 @@ func checkComponents(path string) error {
 			return fmt.Errorf("component %q", component)
 		}
 	}
-	// These are the characters of the ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", except control characters. The server
-	// checks UTF-16, in which a character above U+FFFF is two surrogates.
+	// The ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", forbids these characters. The server checks UTF-16, in which a
+	// character above U+FFFF is two surrogates, which are forbidden, too.
 	for i, r := range path {
 		if 0xe000 <= r && r <= 0xf8ff || 0xfff0 <= r { // there are no surrogates here: invalid UTF-8 appears as U+FFFD
 			return fmt.Errorf("character %U at byte %d", r, i)

@@ -451,7 +451,7 @@ func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 		return false, fmt.Errorf("%w: the content of %s is %q; call SetPermits", errNoNumber, s.path, second.Text(text))
 	}
 	if _, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
-		return false, fmt.Errorf("%w: the content of %s is %q, as of kazoo's Semaphore, which cannot share permits with this one; "+
+		return false, fmt.Errorf("%w: %s contains %q, as kazoo's Semaphore writes it, which cannot share permits with this one; "+
 			"use another path",
 			errNoNumber, s.path, text)
 	}

@@ -44,7 +44,7 @@ func exported(t *testing.T) (all []*types.Package) {
 	return all
 }
 
-// The function compiled returns an importer for the given packages and the packages that they import, as the compiler shows them.
+// The function compiled returns an importer that reads the compiler's export data of the given packages and of all that they import.
 func compiled(t *testing.T, paths ...string) types.Importer {
 	t.Helper()
 	files := make(map[string]string)

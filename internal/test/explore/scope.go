@@ -59,7 +59,7 @@ type Scope struct {
 	Restart bool          // a process ends, and another one begins in its place
 	Split   bool          // a server loses its leader, forever or for a moment
 	Forge   bool          // a process gets an answer that says that its session has expired, although it has not
-	Wear    bool          // the numbers of nodes reach the point at which they have to start again
+	Wear    bool          // the sequence number of nodes reaches its maximum, after which the parent has to be deleted
 
 	seed   seed   // a defect that a judge has to find; for tests of the judges
 	ignore string // the name of a judge whose findings do not count
@@ -205,7 +205,7 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	if odds(1, 2) {
 		s.Permits = 3
 	}
-	if s.calls(Both) { // a hold of both locks has no token, so the checks cannot tell what was taken from it
+	if s.calls(Both) { // AcquireAll gives a hold without a token, so the checks could not tell which contender an operator removed
 		s.Remove = false
 	}
 	return s, 100 + random.IntN(300)

@@ -21,8 +21,8 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// With is a function that runs test with a harness. Everything that it creates belongs to t until test returns. If time is to be virtual,
-// it runs test in a bubble.
+// With is a function that runs test with a harness. What it creates for test is removed when test returns, and errors are reported to t. If
+// time is to be virtual, it runs test in a bubble.
 type With func(t *testing.T, test func(*testing.T, Harness))
 
 // A Harness is a store, and the ways to disturb it.

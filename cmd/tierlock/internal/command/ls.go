@@ -39,7 +39,7 @@ pass the lock to each other under one entry.
 
 func (o *lsOptions) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.all, "a", o.all, "also list idle paths (in ZooKeeper those that tierlock made)")
-	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 10000)")
+	flags.IntVar(&o.limit, "limit", o.limit, "examine at most `N` paths (default 10000)")
 }
 
 func (o *lsOptions) run(ctx context.Context, in *invocation) error {

@@ -50,7 +50,7 @@ searches for new locks.
 
 func (o *watchOptions) flags(flags *flag.FlagSet) {
 	duration(flags, &o.every, "every", "`time` between two reads of a lock, at least 100ms (default 500ms)", true)
-	flags.IntVar(&o.limit, "limit", o.limit, "look at `N` paths at most (default 1000)")
+	flags.IntVar(&o.limit, "limit", o.limit, "examine at most `N` paths (default 1000)")
 	flags.StringVar(&o.http, "http", o.http, "serve a page at `host:port`")
 	flags.BoolVar(&o.public, "public", o.public, "let -http be an address that others can reach")
 }

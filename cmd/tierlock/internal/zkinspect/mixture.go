@@ -31,7 +31,8 @@ func (r examination) examineTwo(a, b sort) {
 		case readers:
 			r.Find(inspect.Note, "", "kazoo's Lock does not wait for its readers, its WriteLock does; names do not tell them apart")
 		case a.kind == zkqueue.KindMutex:
-			r.Find(inspect.Warning, "", "%s is of a library that is not known here: it may not wait for %s", a, b)
+			r.Find(inspect.Warning, "", "%s was created by an unknown library: perhaps it does not wait for %s, "+
+				"and then both have the lock at once", a, b)
 		default:
 			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`,
 				a, b, remedy(a, b))

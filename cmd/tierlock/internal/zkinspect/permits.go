@@ -65,8 +65,8 @@ func (r examination) examineKazooSemaphore(content string) {
 	if len(r.Contenders) > 0 || r.Semaphore != nil {
 		grade = inspect.Warning
 	}
-	r.Find(grade, "", "the content of the path is \"%s\", as of kazoo's Semaphore: that shares a path with no lock or semaphore "+
-		"of another library, and tierlock's semaphore refuses it", second.Text(content))
+	r.Find(grade, "", "the path contains the number \"%s\", as kazoo's Semaphore writes it: kazoo's Semaphore cannot share a path with "+
+		"locks or semaphores of other libraries, and tierlock's semaphore refuses the path", second.Text(content))
 }
 
 func who(s *inspect.Share) string {

@@ -18,7 +18,7 @@ func dev() command.Task {
 	port := 2181
 	return command.Task{
 		Name:  "dev",
-		About: "serve a ZooKeeper in memory on this machine, to try locks with",
+		About: "run a ZooKeeper server in memory on this machine, to try locks with",
 		Help: `Serves a ZooKeeper in memory on 127.0.0.1:2181, until it is interrupted, to try locks and run tests
 with. Other machines cannot reach it, and nothing is kept: at the end all that was written is gone.
 
