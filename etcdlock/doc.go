@@ -32,8 +32,8 @@
 //
 // A [tier.Semaphore] at path has a separate queue, below path//permits/. The semaphore is independent of the lock at path, and no other
 // library shares it. The number of permits is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the keys of the
-// queue applies. A process that passes a different number uses the number in etcd. If another program puts a key into the queue, the key
-// counts as an entry that wants all permits, or blocks the queue with an error that names the key.
+// queue applies. A process that passes a different number to [tier.Registry.Semaphore] gets this number instead. If another program puts a
+// key into the queue, the key counts as an entry that wants all permits, or blocks the queue with an error that names the key.
 //
 // # What is promised
 //

@@ -59,7 +59,7 @@ func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clien
 		resp, err = s.transact(ctx, all, locks.Check, ops)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("etcdlock: transaction under %s: %w", locks.Path, err)
+		return nil, fmt.Errorf("etcdlock: transaction guarded by %s: %w", locks.Path, err)
 	}
 	return resp, nil
 }

@@ -62,10 +62,9 @@
 // # A server that lost data
 //
 // A server that lost its newest data would grant a lock that another process still has. The server cannot tell whether it lost any.
-// Therefore each start of a server, and each change to another server, begins a grace period: no lock is granted for the longest TTL that
-// was ever used in the database. A [tier.GracePeriodError] says so. Holders keep their locks meanwhile. Tokens then continue above
-// all earlier ones, because they are at least the server's time in microseconds. A new database has no grace period. After one TTL that
-// was too long, and once its process has ended, set the noted one, in milliseconds: UPDATE tierlock_state SET longest_ms = 15000.
+// Therefore each start of a server, and each change to another server, begins a grace period, during which no lock is granted. It lasts as
+// long as the longest TTL that was ever used in the database. A [tier.GracePeriodError] says so. Holders keep their locks meanwhile. Tokens
+// then continue above all earlier ones, because they are at least the server's time in microseconds. A new database has no grace period.
 //
 // The database records the longest TTL. If a program once used a TTL that was too long, you can correct the record, in milliseconds:
 // UPDATE tierlock_state SET longest_ms = 15000. Do that only when the process with the long TTL has ended.

@@ -57,8 +57,8 @@ import (
 // the waiter within a second (client_connection_check_interval). Other servers remove it by TCP keepalives after the TTL.
 //
 // A server that was started or promoted has no advisory locks. Therefore it grants no lock during a grace period. The grace period starts
-// with the first connection of a process, and lasts for the longest TTL ever used in the database. A [*tier.GracePeriodError] says when it
-// ends. If the recorded longest TTL is too long, the package documentation says how to correct it.
+// when the first process connects after that, and lasts for the longest TTL ever used in the database. A [*tier.GracePeriodError] says when
+// it ends. If the recorded longest TTL is too long, the package documentation says how to correct it.
 //
 // # Differences from New
 //
@@ -107,7 +107,7 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s := &advisory{base: base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}, pause: o.TTL}
 	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
 	ours := runtime(o.TTL)               // imposed again, because a hook of the pool may have changed these settings
-	delete(ours, "idle_session_timeout") // not imposed: prepare checks it, to detect poolers that do not pass it on
+	delete(ours, "idle_session_timeout") // sent at the start only: prepare reads it, to detect poolers that drop settings
 	maps.Copy(ours, forAll)
 	s.config = configLike(wires, pool, ours, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))

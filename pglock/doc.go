@@ -22,7 +22,7 @@
 // A process that wants the lock at path inserts a row into tierlock.contender. The row with the lowest number belongs to the holder, and
 // this number is the fencing token. A [tier.Semaphore] at path has a separate queue, independent of the lock at path. The number of permits
 // is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the rows of the queue applies. A process that passes a
-// different number uses the number in the database.
+// different number to [tier.Registry.Semaphore] gets this number instead.
 //
 // # What is promised
 //
@@ -48,10 +48,10 @@
 // # Grace periods and lost data
 //
 // A server that has lost its newest data could grant a lock that another process still holds. Therefore each start and each promotion of
-// the server begins a grace period. The grace period starts with the first call of a process, and lasts for the longest TTL ever used in
-// the database. During the grace period holders keep their locks, and no lock is granted. A [tier.GracePeriodError] says when it ends. A
-// new database has no grace period. The database records the longest TTL, in milliseconds. If the recorded TTL is too long, and no process
-// uses it any more, correct the record:
+// the server begins a grace period. The grace period starts when the first process connects after that, and lasts for the longest TTL ever
+// used in the database. During the grace period holders keep their locks, and no lock is granted. A [tier.GracePeriodError] says when it
+// ends. A new database has no grace period. The database records the longest TTL, in milliseconds. If the recorded TTL is too long, and no
+// process uses it any more, correct the record:
 //
 //	UPDATE tierlock.grace_period SET longest_ms = 15000;
 //

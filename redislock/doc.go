@@ -42,8 +42,9 @@
 //
 // A [tier.Semaphore] at path has a separate queue, at {path}:tierlock:permits, independent of the lock at path. No other library shares
 // this queue. The number of permits is stored by [tier.Semaphore.SetPermits], and never expires. If no number is stored, the number in the
-// entries of the queue applies. A process that passes a different number uses the number in Redis. If a process releases only some permits
-// of an acquisition, and a failover follows at once, these permits may stay taken until the rest is released.
+// entries of the queue applies. A process that passes a different number to [tier.Registry.Semaphore] gets this number instead. If a
+// process releases only some permits of an acquisition, and a failover follows at once, these permits may stay taken until the rest is
+// released.
 //
 // # Failover
 //

@@ -18,9 +18,9 @@ import (
 // Close the registry before the client. If the client is closed first, all locks are lost at once.
 //
 // Caution: after a start or a failover of Redis no new lock is granted for one lease TTL, 15 s by default. With min-replicas-to-write this
-// takes longer, by min-replicas-max-lag and 2 s. Locks in the data of the new primary stay held. All other locks are lost. Without
-// min-replicas-to-write, two processes can hold the same lock after a failover.
-// "Failover" in the documentation of this package has the details. In tests, use [WithNewServer].
+// takes longer, by min-replicas-max-lag and 2 s. Locks that the new primary knows stay held. All other locks are lost. Without
+// min-replicas-to-write, two processes can hold the same lock after a failover. "Failover" in the documentation of this package has the
+// details. In tests, use [WithNewServer].
 func New(ctx context.Context, client redis.UniversalClient, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	o, share, err := newOptions(opts)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	mustRelease(t, g)
 }
 
-// A client may send any request twice.
+// The Redis client may retry a request, so each operation has to be safe to repeat.
 func TestEachOperationMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	p, q := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))

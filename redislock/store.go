@@ -183,7 +183,8 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 	return a
 }
 
-// renewed returns the view in the answer to a heartbeat. If Redis has refused the heartbeat, only this contender is lost.
+// renewed returns the view in the answer to a heartbeat. If Redis has refused the heartbeat, this contender is lost, but not the other
+// contenders of the process.
 func renewed(id string, cmd *redis.Cmd) queue.View {
 	words, err := cmd.StringSlice()
 	v, unread := view(id, words)

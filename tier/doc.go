@@ -31,7 +31,8 @@
 // A goroutine that holds the lock and acquires it with another context deadlocks; after 10 s a warning is logged. [WithLeakDetection] also
 // reports holds that were never released.
 //
-// Reentrant locks do not protect invariants in memory. Inside a package, prefer functions that document that their caller holds the lock.
+// A function that acquires the lock again may run while its caller is halfway through an update. Therefore a hold does not show that data
+// in memory is consistent. Inside a package, prefer functions that document that their caller holds the lock.
 //
 // # What is promised
 //

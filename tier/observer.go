@@ -90,7 +90,7 @@ type ReleasedEvent struct {
 // A ConnectionEvent describes a change of the connection to the store.
 type ConnectionEvent struct {
 	State ConnectionState
-	Away  time.Duration // how long there was no connection; only with Connected
+	Away  time.Duration // how long there was no connection; set only if State is Connected
 	Err   error         // why there is no connection, if the reason is known
 }
 

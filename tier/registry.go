@@ -143,7 +143,7 @@ func (r *Registry) Err() error {
 	if err := r.second.Err(); err != nil {
 		return err
 	}
-	if q := r.second.GracePeriod(); q != nil { // a nil pointer in the result would be an error that is not nil
+	if q := r.second.GracePeriod(); q != nil { // a nil *GracePeriodError, returned as an error, would not equal nil
 		return (*GracePeriodError)(q)
 	}
 	return r.second.Refusal()

@@ -39,11 +39,11 @@ type Semaphore struct {
 // or an option is wrong, the methods of the semaphore return an error. If the store has no semaphores, the error wraps
 // [errors.ErrUnsupported].
 //
-// The store keeps the number, and all processes use the stored number. [Semaphore.SetPermits] sets it. If SetPermits was not called, the
-// first process that uses the idle semaphore stores its own number. A process that gave another number uses the stored one, and logs one
-// warning. To change the number, deploy the new number in every process, and then call SetPermits once, or run "tierlock permits -set".
-// Until then, or until the semaphore is idle for a moment, new processes use the old number. One request cannot ask for more permits than
-// the number that its own process gave to Semaphore.
+// The store keeps the number, and all processes use the stored number. [Semaphore.SetPermits] sets it. If SetPermits was never called, the
+// first process that uses the semaphore while no permit is taken or wanted stores its own number. A process that passed another number uses
+// the stored one, and logs one warning. To change the number, deploy the new number in every process, and then call SetPermits once, or run
+// "tierlock permits -set". Until then, or until the semaphore is idle for a moment, new processes use the old number. One request cannot
+// ask for more permits than the number that its own process gave to Semaphore.
 //
 // The options [WithHandOff], [WithStrictOrder] and [WithMaxWait] apply to semaphores. [WithLinger] and [WithRounds] do not apply, because
 // an unused permit is released at once.

@@ -64,7 +64,7 @@ func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiRespons
 		MultiUnder(ctx context.Context, locks second.Guard, ops ...any) ([]zk.MultiResponse, error)
 	})
 	if !ok {
-		return nil, fmt.Errorf("zklock: multi under %s: that lock is not on ZooKeeper", locks.Path)
+		return nil, fmt.Errorf("zklock: multi guarded by %s: that lock is not on ZooKeeper", locks.Path)
 	}
 	return g.MultiUnder(ctx, locks, ops...)
 }

@@ -115,9 +115,9 @@
 //   - If the data of a server are older than what the client has seen, the server refuses the client. After T without a connection the
 //     client abandons its session, and after 4 T it connects as a new client. All leases have ended by then.
 //   - If the restored data do not contain the session, the server reports the session as expired, and all locks are lost at once.
-//   - If the restored data contain the session, an ensemble that elects a leader begins with a transaction id that is higher than all ids
-//     that the client has seen. Then the session is resumed. The client reads each held node at once. If a node is missing, its lock is
-//     lost.
+//   - If the restored data contain the session, the servers resume it: a newly elected leader starts with a transaction id above all ids
+//     that the client has seen, so the servers do not refuse the client. The client then reads each held node at once. If a node is
+//     missing, its lock is lost.
 //
 // In these cases clients do not notice the loss of data:
 //

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/child/childtest"
 )
 
-// Programs for ZooKeeper work with the server of dev, which needs only Go on the machine.
+// "tierlock dev" runs a ZooKeeper server that ordinary ZooKeeper programs can use.
 func TestDevIsAZooKeeperForPrograms(t *testing.T) {
 	t.Parallel()
 	server := start(t, "", "dev", "-port", "0")

@@ -10,9 +10,9 @@
 //
 // Each acquisition that waited or failed creates a span "tierlock wait", and each hold creates a span "tierlock hold". These spans are
 // children of the span in the context of Acquire. A span is created when its wait or hold has ended. Therefore a hold that is never
-// released has no span. Attributes are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). The permits of one Acquire
-// create the same spans, with the source "permits", and with the number of permits as tierlock.permits. Spans of failed waits and lost
-// holds have the status Error.
+// released has no span. Attributes are tierlock.path, tierlock.token and tierlock.source (see [tier.Source]). An Acquire of a semaphore
+// creates the same two spans. Their attribute tierlock.source is "permits", and a further attribute, tierlock.permits, is the number of
+// permits. Spans of failed waits and lost holds have the status Error.
 //
 // # Metrics
 //
@@ -126,8 +126,8 @@ func (t *Telemetry) Slot(path string, err error) {
 	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
 }
 
-// Register adds metrics of the current state of a registry. The state is read at each collection of metrics, until you call Unregister of
-// the registration. Call Unregister before you close the registry. A registration keeps the registry in memory.
+// Register adds metrics of the current state of a registry. The state is read at each collection of metrics, until you call Unregister on
+// the returned registration. Call Unregister before you close the registry. A registration keeps the registry in memory.
 func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) {
 	held, err1 := t.meter.Int64ObservableGauge("tierlock.holds", metric.WithUnit("{lock}"),
 		metric.WithDescription("Locks that this process holds now; a lock with several readers counts once."))

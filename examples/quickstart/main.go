@@ -1,5 +1,5 @@
-// Quickstart counts in a file, from several goroutines, under one lock. Run it in two terminals at once: no addition is lost, and each
-// process shows which one waits for it.
+// Quickstart increments a number in a file, from several goroutines, under one lock. Run it in two terminals at once: no addition is lost,
+// and each process shows which one waits for it.
 //
 //	go run ./examples/quickstart
 package main

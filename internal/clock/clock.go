@@ -71,8 +71,8 @@ func (c *Clock) ask(moved, known int64) {
 	}
 	for old := c.slept.Load(); sleep > old && !c.slept.CompareAndSwap(old, sleep); old = c.slept.Load() {
 	}
-	// This is stored after slept. A goroutine that sees the new value of moved therefore also sees the new value of slept. If another
-	// goroutine has stored moved in between, the next call of Now compares again.
+	// The field moved is stored after the field slept. A goroutine that sees the new value of moved therefore also sees the new value of
+	// slept. If another goroutine has stored moved in between, the next call of Now compares again.
 	c.moved.CompareAndSwap(known, moved)
 }
 

@@ -54,7 +54,8 @@ func (s *Contention) Raised() bool {
 }
 
 // This method returns how long another process has waited, as far as is known. It counts from the request that showed the waiter, or from
-// the grant if that was later. If no waiter is known, it counts from the time that Suspect was called with. Before that time it returns 0.
+// the grant if that was later. If no waiter is known, it counts from the time that Suspect was called with. Before that time, or without a
+// call of Suspect, it returns 0.
 func (s *Contention) For() time.Duration {
 	if s.C(); s.Raised() {
 		return max(time.Since(s.since), 1)

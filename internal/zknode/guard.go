@@ -52,7 +52,7 @@ func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (
 		}, func(cause error) error { return fmt.Errorf("%w: %w", second.ErrUnknown, cause) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("zklock: multi under %s: %w", locks.Path, err)
+		return nil, fmt.Errorf("zklock: multi guarded by %s: %w", locks.Path, err)
 	}
 	return results, nil
 }

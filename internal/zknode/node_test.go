@@ -405,7 +405,7 @@ func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I1
 	})
 }
 
-// A tap is a connection that shows each frame which the client writes.
+// A tap is a connection that passes each frame that the client writes to a function.
 type tap struct {
 	net.Conn
 	show func(frame []byte)

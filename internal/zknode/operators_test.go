@@ -122,7 +122,7 @@ func TestOtherContentIsNoRequest(t *testing.T) {
 	})
 }
 
-// A node is read for requests only if somebody has made one.
+// The client reads a holder's node for revoke requests only once the program has called RevokeRequested.
 func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

@@ -131,8 +131,8 @@ func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	return s.ahead > 0, err
 }
 
-// The function stray returns the error for a queue that is refused because of one child. The child may be left over from tests or created
-// by hand, or the sequence numbers are used up.
+// The function stray returns the error for a queue that is refused because of one child. Either the child is a stray, left by a test or
+// created by hand, or the sequence numbers are used up.
 func stray(child, what string) error {
 	return fmt.Errorf("%w, or a stray child: %q %s; delete it if no process owns it, or else the path once it is empty",
 		ErrSequenceExhausted, child, what)

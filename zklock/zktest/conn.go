@@ -132,7 +132,7 @@ func (c *conn) arrivedLocked(st *step, sess *session, op int32, d *wire.Decoder)
 	}
 }
 
-// stepLocked answers the requests that can be answered, in order.
+// stepLocked answers requests in order, up to the first one that cannot be answered yet.
 func (c *conn) stepLocked() {
 	for len(c.steps) > 0 && c.steps[0].ready && !c.ended && c.session != nil {
 		first := c.steps[0]

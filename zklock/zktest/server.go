@@ -237,8 +237,8 @@ type Session struct {
 	Ephemerals []string      // paths of its nodes, sorted
 }
 
-// Sessions returns the live sessions in the order of their creation. A registry of zklock.Dial has one session. When Dial returns, this
-// session is the last one of the list.
+// Sessions returns the live sessions in the order of their creation. A registry that zklock.Dial returns has one session. When Dial
+// returns, this session is the last one of the list.
 func (s *Server) Sessions() []Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()

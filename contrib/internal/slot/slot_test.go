@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// If no process runs a slot, that is an alarm. If another process runs it, that is none.
+// A slot that no process runs has the outcome failed, which raises an alarm. A slot that another process runs has the outcome skipped.
 func TestOutcomesOfASlot(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks, other := locktest.Dial(t, srv), locktest.Dial(t, srv)

@@ -72,9 +72,9 @@ func BenchmarkManyLocks(b *testing.B) {
 	}
 }
 
-// On ZooKeeper, requests that have to wait leave together in groups. For comparison, the benchmark sends groups of bare requests. Their
-// size is fixed, and as many acquisitions are under way at a time. The bare requests keep no promises: the benchmark does not read the
-// lists, and the first error ends it.
+// On ZooKeeper, requests that cannot be sent at once are collected, and are sent together as one group. For comparison, the benchmark sends
+// groups of bare requests. Their size is fixed, and as many acquisitions are under way at a time. The bare requests keep no promises: the
+// benchmark does not read the lists, and the first error ends it.
 func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 	addr := childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()
 	locks := need.Get(zooKeeper(b, addr))(b)

@@ -89,7 +89,7 @@ type process struct {
 	callers   []*caller
 	sessions  atomic.Int32
 	met       bool         // the store in memory has received a request from it
-	leased    atomic.Int64 // when its lease ends, on the clock for leases
+	leased    atomic.Int64 // the time on the lease clock at which its lease ends
 	ttl       atomic.Int64 // the duration of its session, as the store reported it
 	unheard   bool         // its renewals are lost if they are sent at unheardAt or later
 	unheardAt time.Duration
@@ -129,7 +129,7 @@ type span struct {
 	weight     int   // a hold of weight whole excludes all other holds
 	begin, end int   // steps; -1: not yet
 	token      int64 // 0: there is no token
-	turn       int   // how many more turns the caller had to take
+	turn       int   // how many turns the caller had left when it got the lock
 	wanted     []<-chan struct{}
 	hold       interface {
 		Err() error

@@ -182,7 +182,7 @@ func (s *seam) freeLocked(x *place) int {
 	return free
 }
 
-// behindLocked reports whether a contender waits because of the contender at place i.
+// behindLocked reports whether a later contender waits for the one at place i.
 func (s *seam) behindLocked(path string, i int) bool {
 	x := s.places[path][i]
 	return slices.ContainsFunc(s.places[path][i+1:], func(y *place) bool { return y.waitsFor(x) })

@@ -9,8 +9,8 @@
 //     two, because it records reentrant acquisitions
 //
 // The package has no clock. The driver says which step came before which other step. It knows that from real time, from virtual time, or
-// because the order is the same in every order of independent steps. The driver also says until when a hold counts, because only the driver
-// knows when the owner learned of its loss (I7).
+// because one step depends on the other. The driver also says until when a hold counts, because only the driver knows when the owner
+// learned of its loss (I7).
 //
 // The package does not check the answers of a store. Package stress/internal/trace checks them with a model of ZooKeeper.
 package oracle

@@ -5,7 +5,7 @@ import "fmt"
 // A Waiter is an entry in a queue. It is either a goroutine at the gate of its process, or a process in the queue of the store.
 type Waiter struct {
 	Name  string
-	Queue string // names the lock, and either the gate or the store
+	Queue string // the name of the lock, and whether this is its gate or its queue in the store
 	Came  int64  // its place in the order of arrival
 	Tries bool   // it only tries: it does not wait, and no other waiter waits for it
 }

@@ -11,12 +11,12 @@ import (
 )
 
 var boundPromises = []promise{
-	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call at once, even if the process is " +
-		"cut off", test: boundedWhenCutOff},
+	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call returns at once, even if the " +
+		"process is cut off", test: boundedWhenCutOff},
 	{name: "bounds-frozen", text: "… also if the store answers no process", alone: true, test: boundedWhenFrozen},
 	{name: "bounds-messages", text: "… also while any message is in flight", test: boundedAtEachMessage},
-	{name: "unreachable", text: "A process that is cut off reports it; its tries fail at once, and its other calls wait for the store",
-		test: unreachable},
+	{name: "unreachable", text: "A process that is cut off reports that it has no connection; its tries fail at once, and its other calls " +
+		"wait", test: unreachable},
 }
 
 func boundedWhenCutOff(s *scene) {
@@ -201,7 +201,7 @@ func tryWritesNothing(s *scene) {
 
 var closePromises = []promise{
 	{name: "close", text: "Close ends all grants and calls, and leaves no goroutine", alone: true, test: closeEndsAll},
-	{name: "release-once", text: "A grant is released once, and the entry is removed when Release returns", test: givenUpOnce},
+	{name: "release-once", text: "Release removes the queue entry before it returns; a second Release changes nothing", test: givenUpOnce},
 }
 
 // leavesNoGoroutine runs play, and counts the goroutines that play leaves. If there are some, it runs play again, because they may belong

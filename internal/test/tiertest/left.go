@@ -3,11 +3,12 @@ package tiertest
 import "context"
 
 var leftPromises = []promise{
-	{name: "left-lost", text: "If any one message is lost, the call still completes, and nothing is left", test: nothingLeftByLostMessages},
-	{name: "left-cancelled", text: "If a call is cancelled at any step, nothing is left", test: nothingLeftByCancelled},
-	{name: "left-try", text: "A try leaves nothing, even if it is cancelled or a message is lost", test: nothingLeftByTries},
-	{name: "left-close", text: "Close leaves nothing", test: nothingLeftByClose},
-	{name: "left-kill", text: "Nothing is left of a killed process once its lease has ended", test: nothingLeftByKilled},
+	{name: "left-lost", text: "If any one message is lost, the call still completes, and no stray entry stays in the store",
+		test: nothingLeftByLostMessages},
+	{name: "left-cancelled", text: "If a call is cancelled at any step, no stray entry stays in the store", test: nothingLeftByCancelled},
+	{name: "left-try", text: "A try leaves no stray entry, even if it is cancelled or a message is lost", test: nothingLeftByTries},
+	{name: "left-close", text: "Close leaves no entry in the store", test: nothingLeftByClose},
+	{name: "left-kill", text: "Once the lease of a killed process has ended, the store has no entry of it", test: nothingLeftByKilled},
 }
 
 func nothingLeftByLostMessages(s *scene) {
@@ -100,7 +101,7 @@ func nothingLeftByKilled(s *scene) {
 	b.queue()
 	next := c.queue()
 	h.leave()
-	b.Kill() // b is killed before it can be granted the lock, because a process that was killed does not learn that it has lost the lock
+	b.Kill() // before a: otherwise b could get the lock and keep it until its lease ends
 	a.Kill()
 	s.leftWithin(1, 2*s.Lease)
 	s.release(next.granted())

@@ -193,7 +193,7 @@ func nobodyOvertakes(s *scene) {
 }
 
 var requeuePromises = []promise{
-	{name: "requeue-writes", text: "A requeue is one write", alone: true, test: requeueIsOneWrite},
+	{name: "requeue-writes", text: "A requeue takes one write", alone: true, test: requeueIsOneWrite},
 	{name: "requeue-order", text: "A requeue goes to the tail of the queue, and the next waiter gets the lock", test: requeueGoesToTheTail},
 	{name: "requeue-troubled", text: "A requeue always releases the lock first, even if its context ends or a message is lost at any step",
 		test: requeueGivesUp},

@@ -32,15 +32,13 @@ var permitPromises = []promise{
 	{name: "permits-standing", text: "Without a further request, a waiter knows how many requests are ahead of it; the first " +
 		"waiter learns that others wait", test: permitStanding},
 	{name: "permits-number", text: "While the path is in use, a process that passes a different number of permits uses the number " +
-		"in the store",
-		test: anotherNumber},
-	{name: "permits-renumber", text: "Once the path is no longer in use, the number that the next process passes applies",
+		"in the store", test: anotherNumber},
+	{name: "permits-renumber", text: "Once the path is no longer in use, the next process sets the number of permits",
 		test: anotherNumberLater},
 	{name: "permits-fewer", text: "If the number of permits is reduced, holders keep their permits, and new grants respect the new number",
 		test: fewerPermits},
 	{name: "permits-more", text: "If the number of permits is raised, waiters get them, even while another process still passes " +
-		"the old number",
-		test: morePermits},
+		"the old number", test: morePermits},
 	{name: "permits-set", text: "A number that was set with SetPermits stays after the path is no longer in use", test: numberStays},
 	{name: "permits-claims", text: "Semaphores compare equal (`==`) exactly if they have the same path; an invalid path gives an error",
 		test: semaphores},
@@ -522,7 +520,9 @@ func permitsOfKilled(s *scene) {
 
 func permitsOverFailover(s *scene) {
 	a, b := s.victim().of(3), s.victim().of(3)
-	s.needs(s.Failover != nil, "have another server take over")
+	if s.Failover == nil {
+		s.lacks("the test setup has no second server")
+	}
 	s.permitsOver(a, b, s.Failover)
 }
 
@@ -553,15 +553,16 @@ func (s *scene) permitsOver(a, b *taker, strike func()) {
 }
 
 var permitLeftPromises = []promise{
-	{name: "permits-left-lost", text: "If any one message is lost, the call still completes, and nothing is left",
+	{name: "permits-left-lost", text: "If any one message is lost, the call still completes, and no stray entry stays in the store",
 		test: noPermitsLeftByLostMessages},
-	{name: "permits-left-cancelled", text: "If a call is cancelled at any step, nothing is left", test: noPermitsLeftByCancelled},
-	{name: "permits-left-try", text: "A try leaves nothing, even if it is cancelled or a message is lost", test: noPermitsLeftByTries},
+	{name: "permits-left-cancelled", text: "If a call is cancelled at any step, no stray entry stays in the store",
+		test: noPermitsLeftByCancelled},
+	{name: "permits-left-try", text: "A try leaves no stray entry, even if it is cancelled or a message is lost",
+		test: noPermitsLeftByTries},
 	{name: "permits-left-part", text: "If a holder releases some of its permits, and any message is lost, others can get exactly " +
-		"these permits",
-		test: partDespiteLostMessages},
-	{name: "permits-bounds", text: "Release returns within a third of the lease, and a cancelled call at once, even if the process " +
-		"is cut off", test: permitsBounded},
+		"these permits", test: partDespiteLostMessages},
+	{name: "permits-bounds", text: "Release returns within a third of the lease, and a cancelled call returns at once, even if the " +
+		"process is cut off", test: permitsBounded},
 	{name: "permits-close", text: "Close ends all holds and calls, and leaves no entry and no goroutine", alone: true,
 		test: closeEndsPermits},
 }
@@ -717,13 +718,13 @@ func (s *scene) closeEndsPermits(a, b *taker) {
 }
 
 var permitCostPromises = []promise{
-	{name: "permits-writes", text: "Acquiring free permits is at most two writes, a release is one, and a transfer to another " +
-		"process is at most two", alone: true, test: permitsInFewWrites},
-	{name: "permits-one-write", text: "Acquiring free permits is one write, and so is a transfer to another process", alone: true,
+	{name: "permits-writes", text: "Acquiring free permits takes at most two writes, a release takes one, and a transfer to " +
+		"another process takes at most two", alone: true, test: permitsInFewWrites},
+	{name: "permits-one-write", text: "Acquiring free permits takes one write, and so does a transfer to another process", alone: true,
 		test: permitsInOneWrite},
 	{name: "permits-try-writes", text: "A try that finds too few permits, or a waiting request, writes nothing", alone: true,
 		test: tryPermitsWritesNothing},
-	{name: "permits-hand-off", text: "A hand-off to another goroutine of the process is no write", alone: true, test: permitsAreHandedOn},
+	{name: "permits-hand-off", text: "A hand-off to another goroutine of the process writes nothing", alone: true, test: permitsAreHandedOn},
 }
 
 func permitsInFewWrites(s *scene) { s.permitsCost(2, 2) }

@@ -15,12 +15,13 @@ var readerPromises = []promise{
 		test: readersKeepOrder},
 	{name: "readers-try", text: "A try to read succeeds if no writer holds or waits; any other try succeeds if the lock is free",
 		test: triesOfEachMode},
-	{name: "readers-requeue", text: "A holder in any mode can requeue in any mode: this is one write, and goes to the tail of the queue",
+	{name: "readers-requeue", text: "A holder in any mode can requeue in any mode: this takes one write, and goes to the tail of the queue",
 		alone: true,
 		test:  requeueInEachMode},
 	{name: "readers-tokens", text: "A writer's token is above all earlier tokens; a reader's token is above those of all earlier writers",
 		test: tokensOfEachMode},
-	{name: "readers-left", text: "If a reader gives up, or a message to it is lost, at any step, nothing is left",
+	{name: "readers-left", text: "If a reader's call is cancelled, or a message to it is lost, at any step, no stray entry stays " +
+		"in the queue",
 		test: nothingLeftByReaders},
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 var revokePromises = []promise{
-	{name: "revoke", text: "A holder in any mode learns that another process asks for the lock, and keeps the lock", test: revoked},
+	{name: "revoke", text: "A holder in any mode learns of a revoke request; the request alone does not take the lock from it",
+		test: revoked},
 	{name: "revoke-readers", text: "All readers learn of a revoke request, also one that has downgraded; waiters do not",
 		test: readersRevoked},
 	{name: "revoke-messages", text: "A writer learns of a revoke request at any step, also during a downgrade",

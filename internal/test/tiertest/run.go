@@ -28,7 +28,7 @@ type group struct {
 
 var groups = []group{
 	{"Processes are served first in, first out", orderPromises},
-	{"A requeue is one write, and always releases the lock first", requeuePromises},
+	{"A requeue takes one write, and always releases the lock first", requeuePromises},
 	{"A holder learns within a third of the lease that another process waits", contendedPromises},
 	{"Readers share the lock; a writer or a mutex holds it alone", readerPromises},
 	{"A reader learns that a writer or a mutex waits", readerContendedPromises},
@@ -40,15 +40,15 @@ var groups = []group{
 	{"A holder can save a value beside the lock, and any process can load it", valuePromises},
 	{"A server that may have lost grants makes no new grant until the lost ones have ended", gracePeriodPromises},
 	{"No entry is left after a cancelled call, a lost message or the end of a process", leftPromises},
-	{"Release returns within a third of the lease, and a cancelled call at once", boundPromises},
+	{"Release returns within a third of the lease, and a cancelled call returns at once", boundPromises},
 	{"A try gets a free lock, and writes nothing if the lock is taken", tryPromises},
 	{"No more permits are taken than exist, and requests are served whole and in order", permitPromises},
 	{"Permits that were granted together are lost together, before another process gets them", permitLossPromises},
 	{"No entry of a semaphore is left after a cancelled call, a lost message or the end of a process", permitLeftPromises},
-	{"The cost of permits does not depend on their number", permitCostPromises},
+	{"Acquiring many permits costs as much as acquiring one", permitCostPromises},
 	{"The program is notified of each change of its connection", connectionPromises},
 	{"Close ends everything", closePromises},
-	{"The gate: what is no write, what is one write, and how long other processes wait", enginePromises},
+	{"The local gate: what writes nothing, what takes one write, and how long other processes wait", enginePromises},
 }
 
 // Run tests every promise in a subtest of its own, and returns the table.

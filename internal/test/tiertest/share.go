@@ -11,11 +11,11 @@ import (
 var sharePromises = []promise{
 	{name: "share", text: "The downgrade waits until the next process in the queue is a reader; that reader gets the lock, a " +
 		"writer does not", test: shares},
-	{name: "share-writes", text: "A downgrade is one write", alone: true, test: shareIsOneWrite},
-	{name: "share-contended", text: "After a downgrade, the holder gets a signal if a writer waits, and none because of readers",
+	{name: "share-writes", text: "A downgrade takes one write", alone: true, test: shareIsOneWrite},
+	{name: "share-contended", text: "After a downgrade, a waiting writer triggers the signal; other readers do not",
 		test: contendedAnew},
 	{name: "share-ends", text: "If the context ends first, the holder stays a writer; if the lock is lost, the downgrade ends and " +
-		"nothing is left", test: shareEnds},
+		"no stray entry stays", test: shareEnds},
 	{name: "share-troubled", text: "If the context ends, or a message is lost, at any step, the lock is either shared or still exclusive",
 		test: shareTroubled},
 	{name: "share-removal", text: "A holder that has downgraded soon learns that an operator has removed it", test: sharedIsRemoved},

@@ -14,7 +14,7 @@ var valuePromises = []promise{
 		"until a holder removes it", test: valueStays},
 	{name: "value-large", text: "A value can be empty, can be up to 16 KiB long, and can contain any bytes", test: valueOfAnyBytes},
 	{name: "value-guarded", text: "A holder that has released or lost the lock cannot save", test: valueGuarded},
-	{name: "value-writes", text: "A save is one write", alone: true, test: saveIsOneWrite},
+	{name: "value-writes", text: "A save takes one write", alone: true, test: saveIsOneWrite},
 	{name: "value-lost", text: "Saves take effect in their order, even if any message to the process is lost",
 		test: savesOverLostMessages},
 	{name: "value-ends", text: "If the context of a save ends at any message, the error says whether the value may have been saved",

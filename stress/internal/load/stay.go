@@ -122,7 +122,7 @@ func (s *stay) ask(call func(evidence.Access, *evidence.Answer) error, access ev
 		return err
 	}
 	if answer.Refused {
-		// Somebody has used a higher token. So another owner has acquired the lock, and this lease must be over.
+		// Another owner has acquired the lock, because a higher token was used. The lease of this owner must have ended before; look checks that.
 		s.Refused = true
 		s.Blind = s.look()
 	}

@@ -21,7 +21,7 @@ func lsSubcommand() *subcommand {
 	return &subcommand{
 		name:  "ls",
 		usage: "[-a] [-limit N] [PATH]",
-		about: "list the locks below a path, their holders and queues",
+		about: "list the locks below a path, with their holders and queues",
 		help: `Lists the locks and semaphores at PATH and below it (default: /). A lock is listed while a process
 holds it or waits for it, tierlock's or that of another library.
 

@@ -26,7 +26,7 @@ func catch() <-chan os.Signal {
 	return caught
 }
 
-// catchInBackground is like catch, for the keeper. The keeper may have to print while it is in the background of the terminal.
+// catchInBackground is like catch, for the keeper. The keeper may have to print while it is a background job of the terminal.
 func catchInBackground() <-chan os.Signal {
 	signal.Ignore(syscall.SIGTTOU)
 	return catch()

@@ -17,6 +17,6 @@ key; its waiters are not known. "grace-period" marks the process that gets the l
 period of the server ends.`,
 	"watch":  `every 5 s it scans up to -limit keys of the database for locks below PATH.`,
 	"revoke": `locks of other libraries do not read requests, so they are not asked.`,
-	"break":  `a lock of another library has no token; DEL takes it away.`,
+	"break":  `a lock of another library has no token, so break cannot remove it; delete its key with DEL.`,
 	"doctor": `it also checks the configuration of the server, and the key of the lock.`,
 }

@@ -45,7 +45,7 @@ func checkPermitted(t *testing.T, conn *zk.Conn, client *zknode.Client) {
 			}
 		}
 		_, stat, err := conn.Exists(path)
-		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // from 3.8.4 and 3.9.2 on
+		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // ZooKeeper 3.8.4, 3.9.2 and later need READ for Exists
 			continue
 		}
 		need.WantErr(t, path, err, nil)

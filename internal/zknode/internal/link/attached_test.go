@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Such a link need not be closed. The end of the bubble checks that no goroutine waits for another task.
+// An attached link need not be closed. When the bubble ends, synctest fails if a goroutine of the link still waits for its next task.
 func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := New(to(s))

@@ -297,7 +297,8 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 	})
 }
 
-// The library would decode such a reply if the reply came after a request was registered, but before the request was written.
+// A reply may have the xid of a request that the library has registered, but has not yet written. The library alone would take the reply
+// for the answer.
 func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)

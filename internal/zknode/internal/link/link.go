@@ -68,7 +68,7 @@ type transport interface {
 	disconnected() error
 	// awaitConnection waits until there is a session and a connection. If ctx ends first, it returns the cause of ctx.
 	awaitConnection(ctx context.Context) error
-	// PollClose makes the link end soon after the end of its connection, until stopPolling is called.
+	// PollClose polls whether the program has closed the connection, and then ends the link. It polls until stopPolling is called.
 	PollClose() (stopPolling func())
 	// Closed reports whether the program has closed the connection. In that case Closed also ends the link.
 	Closed() bool

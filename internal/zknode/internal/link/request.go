@@ -118,7 +118,8 @@ func (t Transaction) call(c *attached) (a Answer) {
 	return a
 }
 
-// The method create records the path of a created node. If the server cannot have given it that path, the outcome is unknown.
+// The method create records the path of a created node. If the answer names a path that this request cannot have created, Err is set,
+// because it is unknown what the server did.
 func (a *Answer) create(op *zk.CreateRequest, path string) {
 	number, ok := strings.CutPrefix(path, op.Path)
 	if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {

@@ -60,7 +60,7 @@ func (s *Site) Close() error {
 	return s.server.Close()
 }
 
-// Show updates the page. All calls come from one goroutine.
+// Show updates the page. It must always be called from the same goroutine.
 func (s *Site) Show(sight inspect.Sight) {
 	state := s.album.add(sight)
 	s.state.Store(&state)
