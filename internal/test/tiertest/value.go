@@ -216,7 +216,9 @@ func saveEnds(s *scene) {
 			if err == nil {
 				b.finds(first, h.Token())
 			} else if !errors.Is(err, second.ErrUnknown) && !errors.Is(err, second.ErrLost) {
-				s.Errorf("Save at the end of its context: %v", err)
+				if !errors.Is(err, context.Canceled) { // that is the answer if another message came first, and nothing was sent
+					s.Errorf("Save at the end of its context: %v", err)
+				}
 				b.finds(string(old.Data), old.Token)
 			}
 			last := fmt.Sprint("second ", round)
