@@ -97,6 +97,7 @@ postgres: postgresql-server
 mysql: mariadb-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./mysqllock/... ./internal/test/mysqlserver/...
 	for lock in mutex rw semaphore; do go run ./stress -store mysql -chaos -duration 15s -lock $$lock || exit 1; done
+	go run ./stress/partition -store mysql -trials 2 -labs 3
 
 redis: redis-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./redislock/... ./internal/test/redisserver/...

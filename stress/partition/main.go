@@ -13,8 +13,8 @@
 // Root has this right; some kernels grant it to every user in a user namespace. The networks are not connected to any other network, and
 // the kernel removes them when the process exits. Members of etcd reach one another through this program, which needs no special rights.
 //
-// PostgreSQL and Redis have a single server here, which both processes use. A fault pauses the server, kills it and starts it again, or
-// cuts it off from the holder. Another fault pauses the holder. For a paused holder, it counts until when it believed in its lock: even
+// PostgreSQL, MySQL and Redis have a single server here, which both processes use. A fault pauses the server, kills it and starts it again,
+// or cuts it off from the holder. Another fault pauses the holder. For a paused holder, it counts until when it believed in its lock: even
 // its first check after the pause must find the loss.
 //
 // Exit status: 0 if there is no breach, 1 for a breach or a trial without an outcome, 2 for wrong usage, 69 if there is no server or no

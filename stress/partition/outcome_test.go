@@ -44,7 +44,7 @@ func TestFlagsNameTheFaults(t *testing.T) {
 	p, _, err = parseFlags([]string{"-store", "etcd"}, io.Discard)
 	need.OK(t, err)
 	need.Equal(t, "faults of etcd", len(p.Faults), 3)
-	for _, lone := range []string{"postgres", "postgres-advisory", "redis"} {
+	for _, lone := range []string{"postgres", "postgres-advisory", "redis", "mysql"} {
 		p, _, err = parseFlags([]string{"-store", lone, "-fault", "stopped,mute,halted"}, io.Discard)
 		need.OK(t, err)
 		need.Equal(t, "faults of "+lone, len(p.Faults), 3)

@@ -40,7 +40,7 @@ func (s *site) dial(ctx context.Context, servers []string) (locks, error) {
 	return locker.(locks), nil
 }
 
-var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.PostgresAdvisory), lone(store.Redis)}
+var sites = []*site{zooKeeper, etcd, lone(store.Postgres), lone(store.PostgresAdvisory), lone(store.Redis), lone(store.MySQL)}
 
 // siteOf returns the site of the store with this name. It returns nil if there is none.
 func siteOf(name string) *site {

@@ -253,10 +253,10 @@ func (p *program) Serves() bool {
 	return err == nil
 }
 
-// Mode returns "standalone". It returns an error if the server does not answer.
+// Mode returns "leader". It returns an error if the server does not answer.
 func (p *program) Mode() (string, error) {
 	_, err := p.ask("SELECT 1")
-	return "standalone", err
+	return "leader", err
 }
 
 // Version returns the server's release, such as "10.11.18". It returns an error if the server does not answer.

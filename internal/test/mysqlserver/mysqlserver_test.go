@@ -17,7 +17,7 @@ func TestServer(t *testing.T) {
 		Start: func(t *testing.T) *mysqlserver.Server {
 			return childtest.Start(t, mysqlserver.Start, mysqlserver.Config{})
 		},
-		Mode: "standalone", Release: `^\d+\.\d+\.\d+$`,
+		Mode: "leader", Release: `^\d+\.\d+\.\d+$`,
 		Put: func(t *testing.T, s *mysqlserver.Server, value string) {
 			need.Get(mysqlserver.Ask(s.Addr(), "CREATE TABLE plain.kept ENGINE = InnoDB SELECT '"+value+"' AS v"))(t)
 		},
