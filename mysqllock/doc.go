@@ -16,9 +16,9 @@
 //
 // Package tier documents the locks, which are the same on every store. This page describes what is special about MySQL and MariaDB.
 //
-// A process that wants the lock at path inserts a row into tierlock_contender. Each path belongs to a slot, which is one row of another
-// table. A transaction that changes a queue locks the row of the slot until the transaction ends, and draws the token from that row.
-// Therefore tokens become visible in their order. If a process sees its own row and no lower token, it is first, and stays first.
+// A process that wants the lock at path inserts a row into tierlock_contender. Each path belongs to a bucket, which is one row of
+// tierlock_bucket. A transaction that changes a queue locks the row of the bucket until the transaction ends, and draws the token from that
+// row. Therefore tokens become visible in their order. If a process sees its own row and no lower token, it is first, and stays first.
 //
 // The permits of a [tier.Semaphore] have a separate queue in the same table. The transaction that inserts a row checks the total number of
 // permits. It has to be the number that was set in the database. If none was set, it has to be the number with which the rows in the queue

@@ -194,11 +194,11 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
 	need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
-	run(t, root, "CREATE TABLE heavy ENGINE = InnoDB SELECT slot FROM tierlock_slot")
+	run(t, root, "CREATE TABLE heavy ENGINE = InnoDB SELECT bucket FROM tierlock_bucket")
 	held := waittest.Acquire(t, begin(t, s.Addr(), unhurried).at(t, "/x"))
 	tx := need.Get(root.BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
-	need.Get(tx.Exec("UPDATE heavy SET slot = -slot"))(t) // so that the release is the smaller one, which the server rolls back
+	need.Get(tx.Exec("UPDATE heavy SET bucket = -bucket"))(t) // so that the release is the smaller one, which the server rolls back
 	need.Get(tx.Exec("SELECT id FROM tierlock_contender WHERE path = '/x' FOR UPDATE"))(t)
 	released := make(chan error, 1)
 	go func() { released <- held.Release() }()
@@ -206,7 +206,7 @@ func TestDeadlockIsRepeated(t *testing.T) {
 		time.Sleep(200 * time.Millisecond) // a query within 0.1 s of the last one sees what that one saw: InnoDB caches this table
 		return ask[int](t, root, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'") > 0
 	})
-	need.Get(tx.ExecContext(soon(t), "UPDATE tierlock_slot SET newest = newest WHERE slot = CRC32('/x') & 4095"))(t)
+	need.Get(tx.ExecContext(soon(t), "UPDATE tierlock_bucket SET newest = newest WHERE bucket = CRC32('/x') & 4095"))(t)
 	need.OK(t, tx.Rollback())
 	need.OK(t, <-released)
 	eventually(t, "an empty queue", func() bool { return ask[int](t, root, "SELECT COUNT(*) FROM tierlock_contender") == 0 })
@@ -340,7 +340,7 @@ func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 	p := begin(t, shared.Get(t).server.Addr(), 12*time.Second) // long, so that the server gives up before the client
 	waittest.RefusalTold(t, tier.New(p.Tier), func() (heal func()) {
 		tx := need.Get(shared.Get(t).db.BeginTx(t.Context(), nil))(t)
-		need.Get(tx.Exec("SELECT newest FROM tierlock_slot WHERE slot = CRC32(?) & 4095 FOR UPDATE", waittest.Path(t)))(t)
+		need.Get(tx.Exec("SELECT newest FROM tierlock_bucket WHERE bucket = CRC32(?) & 4095 FOR UPDATE", waittest.Path(t)))(t)
 		return func() { tx.Rollback() }
 	}, "Lock wait timeout")
 }

@@ -125,7 +125,7 @@ func execute(ctx context.Context, c *conn, version string) error {
 }
 
 var repeatable = strings.NewReplacer("CREATE TABLE ", "CREATE TABLE IF NOT EXISTS ",
-	"INSERT INTO tierlock_slot", "INSERT IGNORE INTO tierlock_slot")
+	"INSERT INTO tierlock_bucket", "INSERT IGNORE INTO tierlock_bucket")
 
 // errSchema means that the database has no tables that this package can use.
 var errSchema = errors.New("no tierlock tables of the right version")

@@ -1,9 +1,9 @@
--- What mysqllock needs in a database. It is written for the command-line client: mysql DATABASE < schema.sql.
+-- What mysqllock needs in a database, for the command-line client: mysql DATABASE < schema.sql.
 --
--- A process has a session, and one contender for each lock that it has or wants. The contenders of one path are a queue,
--- in the order of their tokens. Permits have a queue of their own: its name is the path and what is in that of no lock.
--- Times are microseconds since 1970 by the clock of the server. Each connection has set @tierlock_life to what tells this
--- run of this server from any other. A subquery of SET or IF locks what it reads, and SELECT INTO does not.
+-- A process has a session, and one contender for each lock that it holds or wants. The contenders of a path are a queue, in
+-- the order of their tokens. Permits have a separate queue, whose name is the path and characters that no path contains. Times
+-- are microseconds since 1970 by the server's clock. Each connection sets @tierlock_life, which identifies this start of this
+-- server. A subquery of SET or IF locks the rows that it reads; SELECT INTO does not.
 DELIMITER //
 
 CREATE TABLE tierlock_session (
@@ -14,7 +14,8 @@ CREATE TABLE tierlock_session (
 	label VARBINARY(1024) NOT NULL
 ) ENGINE = InnoDB
 //
--- The number of the newest news of a session. It has a row of its own, since a renewal must wait for nobody.
+-- The number of the newest notification of a session. It has a separate row, because a renewal must not wait for
+-- notifications.
 CREATE TABLE tierlock_news (
 	session VARBINARY(64) PRIMARY KEY,
 	number BIGINT NOT NULL
@@ -25,59 +26,59 @@ CREATE TABLE tierlock_contender (
 	token BIGINT NOT NULL,
 	id VARBINARY(64) NOT NULL UNIQUE,
 	session VARBINARY(64) NOT NULL,
-	shared BOOLEAN NOT NULL, -- it shares the lock with others that do
-	asked BOOLEAN NOT NULL DEFAULT FALSE, -- to give the lock up
-	told BIGINT NOT NULL DEFAULT 0, -- the number of the newest news of its session that is about it
+	shared BOOLEAN NOT NULL, -- a reader
+	asked BOOLEAN NOT NULL DEFAULT FALSE, -- a revoke request came
+	told BIGINT NOT NULL DEFAULT 0, -- the number of its newest notification
 	linger_ms BIGINT NOT NULL,
 	since BIGINT NOT NULL,
-	permits BIGINT NOT NULL DEFAULT 0, -- that there are, 0 for a lock
-	weight BIGINT NOT NULL DEFAULT 0, -- so many of them it has or wants
+	permits BIGINT NOT NULL DEFAULT 0, -- the number that exists; 0 for a lock
+	weight BIGINT NOT NULL DEFAULT 0, -- the number that it has or wants
 	PRIMARY KEY (path, token),
 	KEY (session, told)
 ) ENGINE = InnoDB
 //
--- How many permits there are at a path, where a program or an operator has set that. Elsewhere the contenders there say it.
+-- The number of permits of a path, if a program or an operator has set it. Otherwise the number in the contenders applies.
 CREATE TABLE tierlock_semaphore (
 	path VARBINARY(1056) PRIMARY KEY,
 	permits BIGINT NOT NULL
 ) ENGINE = InnoDB
 //
--- What the holders of a lock keep beside it. A row without data was removed by the holder that had saved it. It stays, because an earlier
--- write of that holder may be executed late.
+-- The values beside locks. A row without data is a value that its writer has removed. The row stays, because an earlier write
+-- of the same writer may be executed later.
 CREATE TABLE tierlock_value (
 	path VARBINARY(1056) PRIMARY KEY,
 	token BIGINT NOT NULL,
-	turn BIGINT NOT NULL, -- of the write, among those of its holder
+	turn BIGINT NOT NULL, -- the number of the write among those of its holder
 	saved BIGINT NOT NULL,
 	data BLOB
 ) ENGINE = InnoDB
 //
--- Each path has one of these rows. Who changes a queue locks its row until the end of the transaction, and draws tokens
--- from it. So tokens of one path become visible in their order, and no row is left behind by a path.
-CREATE TABLE tierlock_slot (
-	slot INT PRIMARY KEY,
-	newest BIGINT NOT NULL -- token
+-- Each path belongs to one of these rows. A transaction that changes a queue locks the row until it ends, and draws tokens
+-- from the row. Therefore the tokens of a path become visible in their order, and a path leaves no row behind.
+CREATE TABLE tierlock_bucket (
+	bucket INT PRIMARY KEY,
+	newest BIGINT NOT NULL -- the newest token
 ) ENGINE = InnoDB
 //
-INSERT INTO tierlock_slot WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 63)
+INSERT INTO tierlock_bucket WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 63)
 	SELECT 64 * a.n + b.n, 0 FROM n a, n b
 //
--- A server may have lost its newest data: after a crash without durable writes, after a fail-over, or because its volume was
--- set back. It may then grant a lock that another process has, and nothing here shows that. All of these begin with a start
--- of a server, or with another server. So the first renewal that finds another life notes when that was. From then on no lock
--- is granted for the longest lease that any process has had.
+-- A server may have lost its newest data: after a crash without durable writes, after a failover, or because its volume was
+-- set back. It could then grant a lock that another process holds. Each of these begins with a start of a server, or with
+-- another server. Therefore the first renewal under another life records when it came. From then on, no lock is granted for
+-- the longest lease of any process.
 CREATE TABLE tierlock_state (
 	single BOOLEAN PRIMARY KEY,
-	version INT NOT NULL, -- of this schema
+	version INT NOT NULL, -- of the schema
 	life VARBINARY(255) NOT NULL, -- '' before the first session
 	since BIGINT NOT NULL,
-	longest_ms BIGINT NOT NULL -- lease
+	longest_ms BIGINT NOT NULL -- the longest lease
 ) ENGINE = InnoDB
 //
--- note takes over a lease, 0 for none, and the present life of the server. quiet is for how many milliseconds no lock is granted yet.
--- Tokens go on a million above those that are known, and at least at the time: those of the newest data, and earlier steps of a
--- million, may be lost. note comes first in each transaction,
--- so that no token is drawn before. Where the clock was set back, the grace period ends as if it had begun now.
+-- note records a lease (0 for none) and the present life of the server. quiet is the rest of the grace period in milliseconds.
+-- After a change of the life, tokens continue a million above the known ones, and at least at the present time: the newest
+-- tokens, and earlier steps of a million, may be lost. note comes first in each transaction, so that no token is drawn before.
+-- If the clock was set back, the grace period counts as begun now.
 CREATE PROCEDURE tierlock_note(ttl_ms BIGINT, OUT quiet BIGINT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE known, begun BIGINT;
@@ -93,19 +94,19 @@ BEGIN
 			begun = CASE present WHEN '' THEN 0 WHEN @tierlock_life THEN LEAST(begun, moment) ELSE moment END;
 		UPDATE tierlock_state SET life = @tierlock_life, longest_ms = known, since = begun;
 		IF present <> '' AND present <> @tierlock_life THEN
-			UPDATE tierlock_slot SET newest = GREATEST(newest + 1000000, moment);
+			UPDATE tierlock_bucket SET newest = GREATEST(newest + 1000000, moment);
 		END IF;
 	END IF;
 	SET quiet = GREATEST(0, known + (begun - moment) DIV 1000 + 1);
 END
 //
--- enclose has a queue alone until the end of the transaction. It says what the slot's newest token is, which token is the lowest
--- in the queue, NULL if that is empty, and which is the greatest that has the lock.
+-- enclose locks a queue until the end of the transaction. It returns the newest token, the lowest token in the queue (NULL if
+-- the queue is empty), and the highest token that has the lock.
 CREATE PROCEDURE tierlock_enclose(queue VARBINARY(1056), OUT newest BIGINT, OUT lowest BIGINT, OUT held BIGINT) SQL SECURITY INVOKER
 BEGIN
-	DECLARE several BOOLEAN DEFAULT FALSE; -- may have it
+	DECLARE several BOOLEAN DEFAULT FALSE; -- several contenders may have the lock
 	DECLARE CONTINUE HANDLER FOR NOT FOUND SET lowest = NULL, held = 0;
-	SELECT s.newest INTO newest FROM tierlock_slot s WHERE slot = CRC32(queue) & 4095 FOR UPDATE;
+	SELECT s.newest INTO newest FROM tierlock_bucket s WHERE bucket = CRC32(queue) & 4095 FOR UPDATE;
 	SELECT token, token, shared OR permits > 0 INTO lowest, held, several FROM tierlock_contender WHERE path = queue ORDER BY token LIMIT 1;
 	IF several THEN
 		SELECT COALESCE(MAX(token), 0) INTO held FROM (SELECT token,
@@ -114,9 +115,10 @@ BEGIN
 	END IF;
 END
 //
--- tell has news for the contenders that have the lock now and did not have it before: those behind the greatest token that
--- had it. If there is other news, the others that have the lock hear of it. The first that waits for permits may find that more
--- are free, or that more wait. The contender me has caused this, and hears nothing. The sessions are added to a list, for wake.
+-- tell notifies the contenders that have just got the lock: those after the highest token that had it before. If news is true,
+-- it also notifies the other contenders that have the lock. The first waiter for permits is notified, because more permits may
+-- be free, or more requests may wait. The contender me, which caused the change, is not notified. The sessions are added to
+-- the list for wake.
 CREATE PROCEDURE tierlock_tell(queue VARBINARY(1056), held BIGINT, news BOOLEAN, me VARBINARY(64), INOUT listeners LONGTEXT)
 	SQL SECURITY INVOKER
 BEGIN
@@ -143,14 +145,14 @@ BEGIN
 	CLOSE told;
 END
 //
--- wake ends the sleep of those who listen for a list of sessions, after the commit. The connection that listens has a lock of the
--- server with the name of its session, so that no other connection is ever meant. A wake that finds nobody asleep has no effect:
--- who begins to sleep looks for news in the same statement.
+-- wake ends the sleep of the listening connections of a list of sessions, after the commit. A listening connection holds a
+-- GET_LOCK with the name of its session, so that wake cannot hit another connection. If no connection sleeps, wake has no
+-- effect: a connection that begins to sleep looks for news in the same statement.
 CREATE PROCEDURE tierlock_wake(listeners LONGTEXT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE theirs VARBINARY(64);
 	DECLARE connection BIGINT;
-	DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END; -- it has gone, or is another user's: it looks by itself
+	DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END; -- the connection has ended, or belongs to another user; it then reads the news itself
 	WHILE listeners <> '' DO
 		SET theirs = SUBSTRING_INDEX(listeners, ',', 1), listeners = SUBSTRING(listeners, LENGTH(theirs) + 2),
 			connection = IS_USED_LOCK(CONCAT('tierlock ', theirs));
@@ -160,8 +162,8 @@ BEGIN
 	END WHILE;
 END
 //
--- expire deletes the contenders of an enclosed queue whose sessions are over, and reports whether there were any. It waits for
--- renewals under way.
+-- expire deletes the contenders of an enclosed queue whose sessions have ended, and returns whether there were any. It waits
+-- for renewals in flight.
 CREATE PROCEDURE tierlock_expire(queue VARBINARY(1056), OUT changed BOOLEAN) SQL SECURITY INVOKER
 BEGIN
 	DECLARE ended BOOLEAN DEFAULT FALSE;
@@ -186,8 +188,9 @@ BEGIN
 	CLOSE dead;
 END
 //
--- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
--- repeated it finds what it did before. A queue for another number of permits refuses it, and says which one counts.
+-- enter inserts a contender at the tail of a queue, and deletes its old contender in the same transaction. A try inserts it
+-- only if it gets the lock at once. A repeated enter returns what the first one did. If the queue has another number of
+-- permits, enter inserts nothing and returns that number.
 CREATE PROCEDURE tierlock_enter(queue VARBINARY(1056), me VARBINARY(64), mine VARBINARY(64), sharing BOOLEAN, lingers BIGINT,
 	old VARBINARY(64), try BOOLEAN, wanted BIGINT, many BIGINT) SQL SECURITY INVOKER
 l: BEGIN
@@ -228,12 +231,12 @@ l: BEGIN
 	END IF;
 	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
 		SET number = newest + 1, entered = TRUE;
-		UPDATE tierlock_slot s SET s.newest = number WHERE slot = CRC32(queue) & 4095;
+		UPDATE tierlock_bucket s SET s.newest = number WHERE bucket = CRC32(queue) & 4095;
 		INSERT INTO tierlock_contender (path, token, id, session, shared, linger_ms, since, permits, weight)
 			VALUES (queue, number, me, mine, sharing, lingers, UNIX_TIMESTAMP(SYSDATE(6)) * 1000000, many, wanted);
 	END IF;
 	SET news = number IS NOT NULL AND NOT first AND calm, others = NULL;
-	IF changed OR removed OR news OR entered AND many > 0 THEN -- or nobody has to know
+	IF changed OR removed OR news OR entered AND many > 0 THEN -- otherwise no contender has to be notified
 		CALL tierlock_tell(queue, held, news, me, listeners);
 	END IF;
 	COMMIT;
@@ -241,7 +244,7 @@ l: BEGIN
 	SELECT alive, number, first, removed, quiet, others;
 END
 //
--- remove deletes a contender in a transaction, and reports whether it was there.
+-- remove deletes a contender in a transaction, and returns whether it existed.
 CREATE PROCEDURE tierlock_remove(queue VARBINARY(1056), me VARBINARY(64), OUT present BOOLEAN, INOUT listeners LONGTEXT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE newest, lowest, held, place BIGINT;
@@ -267,8 +270,8 @@ BEGIN
 	SELECT present;
 END
 //
--- drop deletes contenders whose ids are a list, as far as it need not wait for anybody, which a renewal that comes next could not.
--- It returns how many.
+-- drop deletes contenders by a list of ids. It skips rows that are locked, because the renewal that follows must not wait. It
+-- returns the number of deleted contenders.
 CREATE PROCEDURE tierlock_drop(ids LONGTEXT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE me VARBINARY(64);
@@ -285,7 +288,7 @@ BEGIN
 		START TRANSACTION;
 		SET queue = NULL;
 		SELECT path INTO queue FROM tierlock_contender WHERE id = me;
-		IF (SELECT COUNT(*) FROM tierlock_slot WHERE slot = CRC32(queue) & 4095 FOR UPDATE SKIP LOCKED) > 0 THEN
+		IF (SELECT COUNT(*) FROM tierlock_bucket WHERE bucket = CRC32(queue) & 4095 FOR UPDATE SKIP LOCKED) > 0 THEN
 			CALL tierlock_remove(queue, me, present, listeners);
 			SET dropped = dropped + present;
 		END IF;
@@ -295,8 +298,8 @@ BEGIN
 	SELECT dropped;
 END
 //
--- change has a contender share from now on, and want no more than so many permits, or have none above that. It reports whether it
--- has what it wants, and nothing if it is not there.
+-- change makes a contender a reader, or reduces its demand for permits, or releases all permits above a number. It returns
+-- whether the contender has the lock or the permits, and NULL if it does not exist.
 CREATE PROCEDURE tierlock_change(queue VARBINARY(1056), me VARBINARY(64), sharing BOOLEAN, wanted BIGINT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE newest, lowest, held, quiet, place BIGINT;
@@ -318,7 +321,7 @@ BEGIN
 	SELECT has, quiet;
 END
 //
--- resize sets how many permits there are, and has those who wait look again.
+-- resize sets the number of permits, and notifies the waiters.
 CREATE PROCEDURE tierlock_resize(queue VARBINARY(1056), many BIGINT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE newest, lowest, held, quiet BIGINT;
@@ -336,7 +339,7 @@ BEGIN
 	CALL tierlock_wake(listeners);
 END
 //
--- ask asks those that have the lock to give it up.
+-- ask sends a revoke request to the contenders that have the lock.
 CREATE PROCEDURE tierlock_ask(queue VARBINARY(1056)) SQL SECURITY INVOKER
 BEGIN
 	DECLARE newest, lowest, held, quiet BIGINT;
@@ -351,7 +354,7 @@ BEGIN
 	CALL tierlock_wake(listeners);
 END
 //
--- open begins a session.
+-- open inserts a session.
 CREATE PROCEDURE tierlock_open(me VARBINARY(64), ttl_ms BIGINT, host VARBINARY(1024), pid INT, label VARBINARY(1024)) SQL SECURITY INVOKER
 BEGIN
 	DECLARE quiet BIGINT;
@@ -363,8 +366,8 @@ BEGIN
 	COMMIT;
 END
 //
--- beat renews a session unless it is over, and names contenders of one that is. It locks the row first: once it has seen that
--- the session is not over, nobody else can find the opposite. It finds no session over that has a renewal under way.
+-- beat renews a session unless it has ended, and returns news about its contenders. It locks the session's row first, so that
+-- no other transaction can end the session after beat has read that it has not ended.
 CREATE PROCEDURE tierlock_beat(me VARBINARY(64), ttl_ms BIGINT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE quiet, expiry, moment, ended BIGINT;
@@ -379,14 +382,14 @@ BEGIN
 		UPDATE tierlock_session SET expires = moment + ttl_ms * 1000 WHERE id = me;
 	END IF;
 	COMMIT;
-	DO GET_LOCK(CONCAT('tierlock ', me, ' bed'), 0); -- the one that listens for this session waits for it
+	DO GET_LOCK(CONCAT('tierlock ', me, ' bed'), 0); -- the listening connection of the session waits for it
 	SELECT COUNT(*) INTO ended FROM tierlock_session WHERE expires <= moment;
 	IF ended > 0 THEN
 		SELECT id INTO dead FROM tierlock_session s WHERE expires <= moment
 			AND EXISTS (SELECT 1 FROM tierlock_contender c WHERE c.session = s.id) LIMIT 1 FOR UPDATE SKIP LOCKED;
 		SELECT id INTO forgotten FROM tierlock_session s WHERE expires <= moment - 60000000
 			AND NOT EXISTS (SELECT 1 FROM tierlock_contender c WHERE c.session = s.id) LIMIT 1 FOR UPDATE SKIP LOCKED;
-		IF forgotten IS NOT NULL THEN -- with NULL the server would look at each row, and wait for those under way
+		IF forgotten IS NOT NULL THEN -- with NULL, the server would read each row, and wait for rows that are locked
 			DELETE FROM tierlock_news WHERE session = forgotten;
 			DELETE FROM tierlock_session WHERE id = forgotten;
 		END IF;
@@ -394,8 +397,8 @@ BEGIN
 	SELECT alive, quiet, COALESCE((SELECT GROUP_CONCAT(id) FROM (SELECT id FROM tierlock_contender WHERE session = dead LIMIT 100) d), '') AS stale;
 END
 //
--- finish ends a session with its contenders, a hundred at a time. It reports whether that is all. Who enters under it from now on
--- finds it over.
+-- finish ends a session with its contenders, a hundred at a time, and returns whether all are deleted. A later enter finds
+-- that the session has ended.
 CREATE PROCEDURE tierlock_finish(me VARBINARY(64)) SQL SECURITY INVOKER
 BEGIN
 	DECLARE ended, present BOOLEAN DEFAULT FALSE;
@@ -427,9 +430,9 @@ BEGIN
 	SELECT NOT EXISTS (SELECT 1 FROM tierlock_session WHERE id = me) AS finished;
 END
 //
--- commit ends the transaction of a program: it commits if all contenders in a list are there, and else rolls back. From the first
--- look on until the commit none of them can be deleted, so that nobody else gets the lock, whether the session is over or not. It returns
--- how many were there before one that was not.
+-- commit ends the transaction of a program. It commits if all contenders of a list exist, and otherwise rolls back. It locks
+-- their rows until the commit, so that no other process can get the lock before, even if the session has ended. It returns how
+-- many contenders existed before the first missing one.
 CREATE PROCEDURE tierlock_commit(ids LONGTEXT) SQL SECURITY INVOKER
 l: BEGIN
 	DECLARE me VARBINARY(64);
@@ -448,8 +451,8 @@ l: BEGIN
 	SELECT TRUE AS committed, good;
 END
 //
--- save writes a value if its writer has the lock, unless a later write of the same holder was executed. It reports whether the writer has
--- the lock. As in commit, the contender cannot be deleted until then.
+-- save writes a value if its writer has the lock, unless a later write of the same hold was executed before. It returns
+-- whether the writer has the lock. As in commit, the contender cannot be deleted before the commit.
 CREATE PROCEDURE tierlock_save(queue VARBINARY(1056), me VARBINARY(64), holder BIGINT, nth BIGINT, content BLOB) SQL SECURITY INVOKER
 BEGIN
 	DECLARE quiet BIGINT;
@@ -470,8 +473,8 @@ BEGIN
 	SELECT has;
 END
 //
--- load returns the value beside a lock. It draws a token, so that it is a write: a replica refuses it, and a former primary that waits for
--- its replicas waits for them here, too.
+-- load returns the value beside a lock. It draws a token, so that it is a write: a replica refuses it, and a former primary
+-- that waits for its replicas also waits here.
 CREATE PROCEDURE tierlock_load(queue VARBINARY(1056)) SQL SECURITY INVOKER
 BEGIN
 	DECLARE quiet, holder, moment BIGINT;
@@ -480,13 +483,13 @@ BEGIN
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
 	START TRANSACTION;
 	CALL tierlock_note(0, quiet);
-	UPDATE tierlock_slot SET newest = newest + 1 WHERE slot = CRC32(queue) & 4095;
+	UPDATE tierlock_bucket SET newest = newest + 1 WHERE bucket = CRC32(queue) & 4095;
 	SELECT token, saved, data INTO holder, moment, content FROM tierlock_value WHERE path = queue AND data IS NOT NULL;
 	COMMIT;
 	SELECT holder, moment, content;
 END
 //
--- check fails unless the user has all rights that locks need. It changes nothing. It says which server and which run of it this is.
+-- check fails unless the user has all the rights that locks need. It changes nothing. It returns the server and its life.
 CREATE PROCEDURE tierlock_check() SQL SECURITY INVOKER
 BEGIN
 	DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
@@ -501,7 +504,7 @@ BEGIN
 	UPDATE tierlock_contender SET asked = TRUE WHERE path = '';
 	UPDATE tierlock_semaphore SET permits = 0 WHERE path = '';
 	UPDATE tierlock_value SET turn = 0 WHERE path = '';
-	UPDATE tierlock_slot SET newest = 0 WHERE slot = -1;
+	UPDATE tierlock_bucket SET newest = 0 WHERE bucket = -1;
 	UPDATE tierlock_state SET since = 0 WHERE single = FALSE;
 	DELETE FROM tierlock_session WHERE id = '';
 	DELETE FROM tierlock_news WHERE session = '';
@@ -511,6 +514,6 @@ BEGIN
 	SELECT @tierlock_life;
 END
 //
--- The last statement says that all before it are there.
+-- The last statement records that all statements before were executed.
 INSERT INTO tierlock_state VALUES (TRUE, 1, '', 0, 0)
 //
