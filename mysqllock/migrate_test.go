@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"strings"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/test/mysqlserver"
@@ -88,7 +89,7 @@ func TestMigrateThatStopsInTheMiddleIsRepeated(t *testing.T) {
 	db, s := bare(t)
 	c := need.Get(connect(soon(t), db, ttl))(t)
 	defer c.discard()
-	half := versions[0][:len(versions[0])/2]
+	half, _, _ := strings.Cut(versions[0], "DECLARE told CURSOR") // in the middle of a procedure
 	need.That(t, "half a schema", execute(soon(t), c, half) != nil)
 	need.OK(t, Migrate(soon(t), db))
 	need.OK(t, Migrate(soon(t), db))
