@@ -4,9 +4,9 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"strings"
 	"testing"
 
 	"github.com/tierlock/tierlock/internal/test/mysqlserver"
