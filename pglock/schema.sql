@@ -1,8 +1,8 @@
 -- What pglock needs in a database, all in the schema tierlock.
 --
--- A process has a session, and for each lock that it has or wants a contender. The contenders of one path are a queue, in
--- the order of their tokens. Those for permits are another one, whose name is the path and what is in that of no
--- lock. Times are the server's, at the moment.
+-- A process has a session, and one contender for each lock that it holds or wants. The contenders of a path are a queue, in
+-- the order of their tokens. Permits have a separate queue, whose name is the path and characters that no path contains.
+-- Times come from the server's clock at the moment, not at the start of the transaction.
 
 CREATE SCHEMA tierlock;
 
@@ -10,69 +10,73 @@ CREATE FUNCTION tierlock.version() RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT
 
 CREATE SEQUENCE tierlock.token;
 
--- A session is over once it has expired, for whoever looks: it is never renewed then.
+-- A session ends when it expires, and is never renewed after that. Therefore all transactions agree that it has ended.
 CREATE TABLE tierlock.session (
 	id text COLLATE "C" PRIMARY KEY,
 	expires timestamptz NOT NULL,
 	host text NOT NULL,
 	pid int NOT NULL,
 	label text NOT NULL
-) WITH (fillfactor = 50); -- room for renewals
+) WITH (fillfactor = 50); -- room for renewed rows
 
 CREATE TABLE tierlock.contender (
 	path text COLLATE "C" NOT NULL,
 	token bigint NOT NULL,
 	id text COLLATE "C" NOT NULL UNIQUE,
 	session text COLLATE "C" NOT NULL REFERENCES tierlock.session ON DELETE CASCADE,
-	reads boolean NOT NULL, -- so that it shares the lock with others that do
-	asked boolean NOT NULL DEFAULT false, -- to give the lock up
+	reads boolean NOT NULL, -- a reader
+	asked boolean NOT NULL DEFAULT false, -- a revoke request came
 	linger_ms bigint NOT NULL,
 	since timestamptz NOT NULL DEFAULT clock_timestamp(),
-	permits bigint NOT NULL DEFAULT 0, -- that there are, 0 for a lock
-	weight bigint NOT NULL DEFAULT 0, -- of which it has or wants so many
+	permits bigint NOT NULL DEFAULT 0, -- the number that exists; 0 for a lock
+	weight bigint NOT NULL DEFAULT 0, -- the number that it has or wants
 	PRIMARY KEY (path, token)
 );
 
 CREATE INDEX ON tierlock.contender (session);
 
--- How many permits there are at a path, where a program or an operator has set that. Elsewhere the contenders there say it.
+-- The number of permits of a path, if a program or an operator has set it. Otherwise the number in the contenders applies.
 CREATE TABLE tierlock.semaphore (
 	path text COLLATE "C" PRIMARY KEY,
 	permits bigint NOT NULL
 );
 
--- No token of the queue at path is lower, nor will any be. What is deleted there stays as long as a transaction is open anywhere in
--- the database, and who looks from here on need not pass it by. Of the queues of a slot one has this, most often the busiest.
+-- A lower bound for a queue: no contender of the queue at path has a lower token, and none will have one. Deleted rows stay
+-- in the table while an older transaction is open anywhere in the database. A reader that starts at the bound skips the
+-- deleted rows below it. Each slot stores the bound of one of its queues, in most cases the busiest one.
 CREATE TABLE tierlock.floor (
 	slot bigint PRIMARY KEY,
 	path text COLLATE "C" NOT NULL,
 	token bigint NOT NULL
 );
 
--- A server may have lost its newest data: after a promotion, after a crash without durable writes, or because its volume was set back
--- to a snapshot. It may then grant a lock although another process has it, and nothing here shows that. All of these begin with a start
--- of the server. Advisory locks also end when the server resets its shared memory, after one of its processes has crashed. Therefore the
--- first call that finds another life of the server notes when that was. From then on no lock is granted for the longest lease that any
--- process has had. What happened before the schema was made does not count.
+-- A server may have lost its newest data: after a promotion, after a crash without durable writes, or because its volume was
+-- set back to a snapshot. It could then grant a lock that another process holds, and nothing in the database shows that.
+-- Each of these begins with a promotion or a start of the server. Advisory locks also end when the server resets its shared
+-- memory, after one of its processes has crashed. Therefore the first call under another life of the server records when it
+-- came. From then on, no lock is granted for the longest lease of any process. Losses before the creation of the schema do
+-- not count.
 CREATE TABLE tierlock.grace_period (
-	locks text PRIMARY KEY, -- in 'tables', or 'advisory'
+	locks text PRIMARY KEY, -- 'tables' or 'advisory'
 	life text NOT NULL,
 	since timestamptz NOT NULL,
-	longest_ms bigint NOT NULL -- the TTL of any process
+	longest_ms bigint NOT NULL -- the longest TTL of any process
 );
 
--- The server empties an unlogged table where it resets its shared memory. No statistics are used for this, as they can be reset.
+-- When the server resets its shared memory, it empties unlogged tables. A new id in this table therefore shows a reset.
+-- Statistics would also show a reset, but they can be reset themselves.
 CREATE UNLOGGED TABLE tierlock.memory (
 	single boolean PRIMARY KEY DEFAULT true CHECK (single),
 	id uuid NOT NULL DEFAULT gen_random_uuid()
 );
 
--- timeline is changed by a promotion. It is null at a standby.
+-- timeline returns the timeline of the server, which changes with a promotion. On a standby, it returns NULL.
 CREATE FUNCTION tierlock.timeline() RETURNS text LANGUAGE sql AS
 	'SELECT CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) END';
 
--- life is the timeline and when the server was started, which also tells one server from another. For advisory locks it includes the
--- life of the shared memory. It is null at a standby, which can neither write nor read an unlogged table.
+-- life identifies the present life of the server, by its timeline and the time of its start. These also differ between
+-- servers. For advisory locks, life includes the life of the shared memory. On a standby, it returns NULL, because a standby
+-- can neither write nor read an unlogged table.
 CREATE FUNCTION tierlock.life(kind text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	whole text := tierlock.timeline() || ' ' || extract(epoch FROM pg_postmaster_start_time());
@@ -89,29 +93,29 @@ BEGIN
 	RETURN whole || ' ' || part;
 END $$;
 
--- advance moves the sequence above a known token, and above all that are or may have been in the tables. A sequence can be set back:
--- logical replication does not carry it, its newest numbers may be lost with the newest data, and an operator can restart it. The step is
--- more than what is drawn while this runs, or what was lost.
+-- advance moves the sequence above a known token, and above all tokens that the tables have or may have had. A sequence can
+-- be set back: logical replication does not copy it, and an operator can restart it. Its newest numbers may also be lost
+-- with the newest data. The step is greater than the number of tokens that are drawn during advance, or that were lost.
 CREATE FUNCTION tierlock.advance(known bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pg_advisory_xact_lock(tierlock.key('')); -- no path is empty; two of these at once could set it back
+	PERFORM pg_advisory_xact_lock(tierlock.key('')); -- no path is empty; two calls at once could set the sequence back
 	PERFORM setval('tierlock.token', 1000000 + greatest(known, nextval('tierlock.token'),
 		(SELECT max(token) FROM tierlock.contender), (SELECT max(token) FROM tierlock.floor)));
 END $$;
 
 INSERT INTO tierlock.grace_period SELECT kind, tierlock.life(kind), 'epoch', 0 FROM unnest(ARRAY['tables', 'advisory']) kind;
 
--- quiet_ms notes a TTL, and returns for how long no such lock is granted yet. In a database that was restored without these rows that
--- is until the sessions that are there may be over.
+-- quiet_ms records a TTL, and returns the rest of the grace period in milliseconds. A database may have been restored
+-- without the rows of grace_period. The grace period then lasts at least until the restored sessions have expired.
 CREATE FUNCTION tierlock.quiet_ms(kind text, ttl_ms bigint DEFAULT 0) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
 	present text := tierlock.life(kind);
 	known tierlock.grace_period;
-	another boolean; -- life
+	another boolean; -- the server has another life, or none
 BEGIN
 	SELECT * INTO known FROM tierlock.grace_period WHERE locks = kind;
-	another := known.life IS DISTINCT FROM present OR present IS NULL; -- a standby refuses to note it
-	IF another OR known.longest_ms < ttl_ms OR known.since > clock_timestamp() THEN -- it was set back
+	another := known.life IS DISTINCT FROM present OR present IS NULL; -- NULL on a standby, which then refuses the write
+	IF another OR known.longest_ms < ttl_ms OR known.since > clock_timestamp() THEN -- or the clock was set back
 		PERFORM tierlock.durably();
 		INSERT INTO tierlock.grace_period AS q SELECT kind, present, clock_timestamp(),
 				greatest(ttl_ms, ceil(1000 * extract(epoch FROM max(expires) - clock_timestamp()))) FROM tierlock.session
@@ -124,7 +128,8 @@ BEGIN
 	RETURN greatest(0, ceil(1000 * extract(epoch FROM known.since + known.longest_ms * interval '1 ms' - clock_timestamp())));
 END $$;
 
--- What a process was told has to be so after a crash, and after a standby has taken over. The role's own setting may be weaker.
+-- durably makes the commit of the transaction wait until its writes are safe. An answer to a process must stay true after a
+-- crash, and after the promotion of a standby. The setting of the role may be weaker.
 CREATE FUNCTION tierlock.durably() RETURNS text LANGUAGE sql AS $$
 	SELECT CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 		THEN set_config('synchronous_commit', 'on', true) END
@@ -135,8 +140,9 @@ CREATE FUNCTION tierlock.key(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE A
 
 CREATE FUNCTION tierlock.slot(queue text) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT tierlock.key(queue) & 1023';
 
--- line is a queue with who has the lock: the first, and if that reads, all that read before the first that does not. Those that
--- have permits are those that, with all ahead, want no more than there are: that is final, as weights only become less.
+-- line returns a queue, and which contenders have the lock. The first contender has it. If that is a reader, all readers
+-- before the first writer have it, too. A contender has permits if it and all contenders ahead want no more permits than
+-- exist. While the number of permits stays the same, it keeps them, because weights only become smaller.
 CREATE FUNCTION tierlock.line(queue text, lowest bigint)
 	RETURNS TABLE (id text, session text, token bigint, permits bigint, asked boolean, has boolean) LANGUAGE sql STABLE AS $$
 	SELECT c.id, c.session, c.token, c.permits, c.asked,
@@ -144,8 +150,8 @@ CREATE FUNCTION tierlock.line(queue text, lowest bigint)
 	FROM tierlock.contender c WHERE c.path = queue AND c.token >= lowest WINDOW w AS (ORDER BY c.token)
 $$;
 
--- around names those of a queue for a lock that tell how a contender at a place stands: the last one ahead that keeps the lock from it,
--- itself, the next one, and the first writer behind. They are found by the index, however long the queue is.
+-- around shows the place of a contender in the queue of a lock. It returns up to four tokens: the last one ahead that blocks
+-- the contender, its own, the next one, and the first writer behind. The index finds them, however long the queue is.
 CREATE FUNCTION tierlock.around(queue text, lowest bigint, place bigint, reading boolean) RETURNS bigint[] LANGUAGE sql STABLE AS $$
 	SELECT ARRAY(
 		(SELECT token FROM tierlock.contender WHERE path = queue AND token >= lowest AND token < place AND NOT (reads AND reading)
@@ -154,18 +160,19 @@ CREATE FUNCTION tierlock.around(queue text, lowest bigint, place bigint, reading
 		UNION ALL (SELECT token FROM tierlock.contender WHERE path = queue AND token > place AND NOT reads ORDER BY token LIMIT 1))
 $$;
 
--- ahead is how many of the hundred right ahead of a place in a queue keep the lock from a contender there.
+-- ahead returns how many of the hundred contenders right ahead of a place block a contender at this place.
 CREATE FUNCTION tierlock.ahead(queue text, lowest bigint, place bigint, reading boolean) RETURNS bigint LANGUAGE sql STABLE AS $$
 	SELECT count(*) FILTER (WHERE NOT (reads AND reading)) FROM (SELECT reads FROM tierlock.contender
 		WHERE path = queue AND token >= lowest AND token < place ORDER BY token DESC LIMIT 100) c
 $$;
 
--- Whoever changes a queue has it alone until its transaction ends. So tokens become visible in their order, and whoever sees
--- its own with none before it is the first for good. It needs a fresh snapshot for each statement. The result is the token that
--- was noted for the queue, the lowest one that is there, null in an empty queue, and the greatest one that has the lock.
+-- enclose locks a queue until the end of the transaction. Therefore tokens become visible in their order. A contender that
+-- sees no lower token than its own is first, and stays first. enclose needs a new snapshot for each statement. It returns
+-- the stored bound of the queue, the lowest token in the queue, and the highest token that has the lock. The last two are
+-- NULL if the queue is empty.
 CREATE FUNCTION tierlock.enclose(queue text, OUT noted bigint, OUT lowest bigint, OUT held bigint) LANGUAGE plpgsql AS $$
 DECLARE
-	several boolean; -- may have it
+	several boolean; -- several contenders may have the lock
 BEGIN
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE 'pglock needs transactions that are read committed, not %', current_setting('transaction_isolation');
@@ -180,10 +187,11 @@ BEGIN
 	END IF;
 END $$;
 
--- tell notifies the contenders that have the lock now and did not have it before: those behind the greatest token that had it. It says
--- whether a contender waits behind them. If there is other news, it notifies the others that have the lock. The first that waits for
--- permits may find that more are free, or that more wait. The contender me has caused this and is not notified. A list of all that
--- had the lock in place of that token would be compared with each contender.
+-- tell notifies the contenders that have just got the lock: those after the highest token that had it before. These
+-- notifications say whether another contender waits behind. If news is true, tell also notifies the other contenders that
+-- have the lock. The first waiter for permits is notified, because more permits may be free, or more requests may wait. The
+-- contender me, which caused the change, is not notified. With a list of all former holders instead of the highest token,
+-- each contender would be compared with the whole list.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, held bigint, news boolean, me text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_notify('tierlock ' || session, CASE WHEN has AND token > held AND id <> me THEN 'turn ' || id || ' ' || (next IS NOT NULL)
@@ -192,12 +200,12 @@ BEGIN
 		WHERE token > held AND id <> me AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0;
 END $$;
 
--- expire deletes the contenders in an enclosed queue whose sessions are over, and reports whether there were any. It waits for
--- renewals under way.
+-- expire deletes the contenders of an enclosed queue whose sessions have ended, and returns whether there were any. It waits
+-- for renewals in flight.
 CREATE FUNCTION tierlock.expire(queue text, lowest bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	dead text[] := ARRAY(SELECT id FROM tierlock.session WHERE expires <= clock_timestamp() AND id = ANY (ARRAY(SELECT session
-		FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token)) FOR SHARE); -- by the index of that
+		FROM tierlock.contender WHERE path = queue AND token >= lowest ORDER BY token)) FOR SHARE); -- ORDER BY forces use of the index
 BEGIN
 	IF dead <> '{}' THEN
 		DELETE FROM tierlock.contender WHERE path = queue AND token >= lowest AND session = ANY (dead);
@@ -205,18 +213,19 @@ BEGIN
 	RETURN dead <> '{}';
 END $$;
 
--- enter puts a contender at the tail of a queue, and deletes an old one with that; a try, only if nobody is in the way. If it is
--- repeated it finds what it did before, and yet writes: so it waits for the standby that the first one may not have waited for.
--- A queue for another number of permits refuses it, and says which one counts.
+-- enter inserts a contender at the tail of a queue, and deletes its old contender in the same transaction. A try inserts it
+-- only if it gets the lock at once. A repeated enter returns what the first one did, and also writes. Its commit therefore
+-- waits for the standby, which the first commit may not have done. If the queue has another number of permits, enter fails
+-- and returns that number in the error.
 CREATE FUNCTION tierlock.enter(queue text, me text, mine text, reading boolean, lingers bigint, old text, try boolean,
 	wanted bigint DEFAULT 0, of bigint DEFAULT 0,
 	OUT alive boolean, OUT number bigint, OUT first boolean, OUT removed boolean, OUT quiet bigint) LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
 	changed boolean;
-	newest bigint; -- token there
-	others bigint; -- permits that there are for those who are there
-	calm boolean; -- they all have the lock
+	newest bigint; -- the highest token ahead of the contender
+	others bigint; -- the number of permits according to the contenders ahead
+	calm boolean; -- all contenders ahead have the lock
 	news boolean;
 BEGIN
 	quiet := tierlock.quiet_ms('tables');
@@ -242,24 +251,24 @@ BEGIN
 	END IF;
 	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
 		number := nextval('tierlock.token');
-		IF number <= greatest(was.noted, was.held, newest) THEN -- the sequence was set back: this would be ahead, or not be seen
+		IF number <= greatest(was.noted, was.held, newest) THEN -- the sequence was set back: a token ahead of others, or below the bound
 			PERFORM tierlock.advance(greatest(was.held, newest));
 			number := nextval('tierlock.token');
 		END IF;
 		INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms, permits, weight)
 			VALUES (queue, number, me, mine, reading, lingers, of, wanted);
-		IF hashint8(number) & 127 = 0 THEN -- now and then
+		IF hashint8(number) & 127 = 0 THEN -- one time in 128
 			INSERT INTO tierlock.floor VALUES (tierlock.slot(queue), queue, coalesce(was.lowest, number))
 				ON CONFLICT (slot) DO UPDATE SET path = excluded.path, token = excluded.token;
 		END IF;
 	END IF;
 	news := number IS NOT NULL AND NOT first AND calm;
-	IF changed OR removed OR news OR of > 0 THEN -- or nobody has to know
+	IF changed OR removed OR news OR of > 0 THEN -- otherwise no contender has to be notified
 		PERFORM tierlock.tell(queue, coalesce(was.lowest, number), was.held, news, me);
 	END IF;
 END $$;
 
--- leave deletes a contender, and reports whether it was there.
+-- leave deletes a contender, and returns whether it existed.
 CREATE FUNCTION tierlock.leave(queue text, me text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
@@ -273,7 +282,8 @@ BEGIN
 	RETURN true;
 END $$;
 
--- drop deletes contenders as far as it need not wait for anybody, which a renewal that comes next could not. It returns how many.
+-- drop deletes contenders by a list of ids. It skips rows and queues that are locked, because the renewal that follows must
+-- not wait. It returns the number of deleted contenders.
 CREATE FUNCTION tierlock.drop(unwanted text[]) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
 	RETURN (SELECT count(*) FILTER (WHERE tierlock.leave(path, id))
@@ -281,8 +291,8 @@ BEGIN
 		WHERE pg_try_advisory_xact_lock(tierlock.key(path)));
 END $$;
 
--- change has a contender read from now on, and want no more than so many permits, or have none above that. It reports whether it has
--- what it wants, and nothing if it is not there.
+-- change makes a contender a reader, or reduces its demand for permits, or releases all permits above a number. It returns
+-- whether the contender has the lock or the permits, and NULL if it does not exist.
 CREATE FUNCTION tierlock.change(queue text, me text, reading boolean, wanted bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
@@ -295,7 +305,7 @@ BEGIN
 	RETURN (SELECT has FROM tierlock.line(queue, was.lowest) WHERE id = me);
 END $$;
 
--- resize sets how many permits there are, and has those who wait look again.
+-- resize sets the number of permits, and notifies the sessions in the queue, so that waiters read the queue again.
 CREATE FUNCTION tierlock.resize(queue text, of bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.enclose(queue);
@@ -304,7 +314,7 @@ BEGIN
 	PERFORM pg_notify('tierlock ' || session, 'look ' || queue) FROM (SELECT DISTINCT session FROM tierlock.contender WHERE path = queue) s;
 END $$;
 
--- ask asks those that have the lock to give it up.
+-- ask sends a revoke request to the contenders that have the lock.
 CREATE FUNCTION tierlock.ask(queue text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	was record := tierlock.enclose(queue);
@@ -313,32 +323,34 @@ BEGIN
 	PERFORM tierlock.tell(queue, was.lowest, was.held, true, '');
 END $$;
 
--- open begins a session.
+-- open inserts a session.
 CREATE FUNCTION tierlock.open(me text, ttl_ms bigint, host text, pid int, label text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably(), tierlock.quiet_ms('tables', ttl_ms);
 	INSERT INTO tierlock.session VALUES (me, clock_timestamp() + ttl_ms * interval '1 ms', host, pid, label);
 END $$;
 
--- beat renews a session unless it is over, and names contenders whose sessions are. It locks the row first: once it has seen that the
--- session is not over, nobody else can find the opposite, and it finds so of no session with a renewal under way. It waits for nobody but
--- those who just have.
+-- beat renews a session unless it has ended, and returns at most a hundred contenders whose sessions have ended. It locks
+-- the session's row first, so that no other transaction can end the session after beat has read that it has not ended. beat
+-- skips sessions with a renewal in flight. It waits only for transactions that have just found its own session ended. beat
+-- also deletes sessions without contenders that ended more than a minute ago.
 CREATE FUNCTION tierlock.beat(me text, ttl_ms bigint, OUT alive boolean, OUT stale text[], OUT quiet bigint) LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.durably();
-	quiet := tierlock.quiet_ms('tables', ttl_ms); -- which somebody may have reset
+	quiet := tierlock.quiet_ms('tables', ttl_ms); -- records the TTL again, because an operator may have reset it
 	PERFORM FROM tierlock.session WHERE id = me FOR NO KEY UPDATE;
 	UPDATE tierlock.session SET expires = clock_timestamp() + ttl_ms * interval '1 ms' WHERE id = me AND expires > clock_timestamp();
 	alive := FOUND;
 	stale := ARRAY(SELECT c.id FROM tierlock.session s, LATERAL (SELECT id FROM tierlock.contender
-		WHERE session = s.id OFFSET 0) c -- or else it may read the rows of all, and those that are dead
+		WHERE session = s.id OFFSET 0) c -- without OFFSET, the server may read the rows of all sessions, and dead rows
 		WHERE s.expires <= clock_timestamp() LIMIT 100 FOR SHARE OF s SKIP LOCKED);
 	DELETE FROM tierlock.session WHERE id IN (SELECT s.id FROM tierlock.session s WHERE s.expires <= clock_timestamp() - interval '1 minute'
 		AND NOT EXISTS (SELECT FROM tierlock.contender c WHERE c.session = s.id) FOR UPDATE OF s SKIP LOCKED);
 END $$;
 
--- finish ends a session with its contenders, a hundred at a time, as the server has room for some thousand locks only.
--- It reports whether that is all. It encloses queues in one order, as others may do the same.
+-- finish ends a session with its contenders, a hundred at a time, because the server has memory for only a few thousand
+-- locks. It returns whether all are deleted. It encloses queues in the order of their paths, because another transaction may
+-- enclose the same queues.
 CREATE FUNCTION tierlock.finish(me text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.leave(path, id) FROM (SELECT path, id FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100) c;
@@ -346,8 +358,8 @@ BEGIN
 	RETURN NOT EXISTS (SELECT FROM tierlock.session WHERE id = me);
 END $$;
 
--- guard fails unless a contender is there and its session not over. From then until the end of the transaction the contender
--- cannot be deleted, so that nobody else gets the lock.
+-- guard fails unless a contender exists and its session has not ended. Until the end of the transaction, the contender
+-- cannot be deleted, so that no other contender can get the lock.
 CREATE FUNCTION tierlock.guard(me text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	mine text;
@@ -359,8 +371,10 @@ BEGIN
 	END IF;
 END $$;
 
--- guard fails, for advisory locks, unless a session has the lock of a key with a token. From then until the end of the transaction nobody
--- else gets it: whoever is granted it next has to wait for the same key as two numbers, of which the server makes another lock.
+-- guard with a key and a token is for advisory locks. It fails unless a session has the lock of the key under the token.
+-- Until the end of the transaction, guard holds a second lock in shared mode: the same key, but as two numbers, which the
+-- server treats as another lock. The next session that is granted the first lock waits for the second one. Therefore that
+-- session draws no token before the transaction ends.
 CREATE FUNCTION tierlock.guard(key bigint, number bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_advisory_xact_lock_shared((key >> 32)::int, (key << 32 >> 32)::int), pg_stat_clear_snapshot();
