@@ -1,13 +1,14 @@
--- What the user of this connection may not do and has to, in the words that ACL SETUSER allows it with.
+-- This script returns the rules for ACL SETUSER that the user of this connection lacks.
 --
--- ARGV: a channel of this package, and a key that is no lock's. Before Redis 7 nobody can ask.
+-- ARGV: a channel of this package, and a key that no lock uses. Before Redis 7, a script cannot check permissions, and
+-- returns no rules.
 
 local channel, key = ARGV[1], ARGV[2]
 local missing = {}
 if not redis.acl_check_cmd then return missing end
 
--- A server may crash that is asked about a command without the arguments that it needs. One that it does not have under
--- this name is not a matter of permissions.
+-- may returns whether the user may execute a command. Its caller passes all arguments that the command needs: without them,
+-- the check may crash the server. A command that the server does not have under this name counts as allowed.
 local function may(...)
 	local known, allowed = pcall(redis.acl_check_cmd, ...)
 	return not known or allowed
@@ -17,7 +18,7 @@ local function need(rule, ...)
 	if not may(...) then missing[#missing + 1] = rule end
 end
 
--- about reports whether a command is refused because of what it is about: nothing is done.
+-- about returns whether the server refuses a command because of a channel or a key. A refused command changes nothing.
 local function about(what, ...)
 	if may(...) then return false end
 	local refused = redis.pcall(...)
@@ -43,6 +44,6 @@ for _, command in ipairs({
 	'type', 'get', 'set', 'del', 'pexpire', 'persist', 'pttl', 'hget', 'hmget', 'hset', 'hdel',
 	'zadd', 'zcard', 'zrange', 'zrangebyscore', 'zrank', 'zrem', 'zscore',
 }) do
-	need('+' .. command, command, key, key, key, key) -- some take several
+	need('+' .. command, command, key, key, key, key) -- some commands need several arguments
 end
 return missing

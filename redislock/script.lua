@@ -1,34 +1,34 @@
--- The state of one lock, or of the permits at its path, and all that is done to it.
+-- This script executes each operation on a lock, or on the permits at its path. It also keeps their state.
 --
--- KEYS: the lock, its queue (contenders by token), their leases (by end), its state, and, for what may be about
--- that, its value. ARGV: what to do, the lease and the grace period of the caller in microseconds, the contender; the primaries that the
--- caller has met, each with for how long it grants nothing yet; how many permits there are, 0 for a lock;
--- and what the operation takes.
+-- KEYS: the lock; its queue (contenders by token); their leases (by expiry); its state; and its value, for operations that
+-- may use the value. ARGV: the operation; the lease TTL and the grace period of the caller in microseconds; the contender;
+-- the primaries that the caller knows, each with the rest of its grace period; the number of permits, 0 for a lock; and the
+-- arguments of the operation.
 --
--- A contender with a token up to top has the lock, or the permits that it wants. The key of the lock then
--- has the value that state calls key. All times are the server's, in microseconds.
+-- A contender has the lock, or the permits that it wants, if its token is at most top. The key of the lock then has the
+-- value of the field key in the state. All times are microseconds by the server's clock.
 
 local lock, queue, leases, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local op, ttl, unsure, me = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
-local met, quiet = ARGV[5], 1 -- for so long nothing is granted; not 0 before the primary is known
+local met, quiet = ARGV[5], 1 -- quiet is the rest of the grace period; not 0 until the primary is known
 local weight, description, old = tonumber(ARGV[7]), ARGV[8], ARGV[9]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local keep = 2 * 60 * 60 * 1000 -- ms after which unused keys end, or three quarters of it
-local gap = 25000 -- for so long the key is left to locks of others, who try again and again
-local glance = 2000 -- the time between two looks in a gap: a lock of others may be as short
-local often, seldom = 100000, 10000000 -- the time between two such gaps, if one of others was seen, and if not
-local memory = 60000000 -- for so long it counts as seen
-local longest = 100000 -- between two looks at such a lock
-local sight = 100 -- so many ahead of a reader are looked at
+local keep = 2 * 60 * 60 * 1000 -- unused keys expire after this time in ms, or after three quarters of it
+local gap = 25000 -- how long the key stays free for foreign locks, which poll
+local glance = 2000 -- the interval of polls in a gap; a foreign lock may last only this long
+local often, seldom = 100000, 10000000 -- the interval of gaps if a foreign lock was seen, and if not
+local memory = 60000000 -- how long a foreign lock counts as seen
+local longest = 100000 -- the longest interval of polls while a foreign lock exists
+local sight = 100 -- how many contenders ahead a reader looks at
 
 local function int(n) return string.format('%.0f', n) end
 
--- A primary that is another one than before, or began anew, may have lost the newest grants. So
--- nobody gets a lock from one that the caller has not met. How long it has been the primary is known
--- by its age, unless it was promoted, or started with the data of one.
+-- Another primary than before, or a restarted one, may have lost the newest grants. Therefore the script grants no lock if
+-- the caller does not know the primary. It returns the id and the age of the primary instead. The age shows how long the
+-- server has been the primary, unless the server was promoted, or was started with the data of a primary.
 if op ~= 'list' then
 	local info = redis.call('INFO', 'replication')
 	local id, former, age, heir = info:match('master_replid:(%w+)'), info:match('master_replid2:(%w+)'), 0, '1'
@@ -38,13 +38,13 @@ if op ~= 'list' then
 		if not former:find('[^0]') then
 			heir = '0'
 			local uptime = redis.call('INFO', 'server'):match('uptime_in_seconds:(%-?%d+)')
-			age = math.max(tonumber(uptime or 0) - 1, 0) * 1000000 -- or almost a second more
+			age = math.max(tonumber(uptime or 0) - 1, 0) * 1000000 -- the uptime may be almost a second too long
 		end
 		return { 'stranger', id, int(age), heir }
 	end
 end
 
--- A replica refuses the write, which changes nothing, and so does a primary that misses its replicas.
+-- PERSIST changes nothing here, but counts as a write. Therefore a replica and a primary without its replicas refuse it.
 if op == 'load' then
 	redis.call('PERSIST', KEYS[5])
 	local value = redis.call('HMGET', KEYS[5], 'token', 'saved', 'data')
@@ -56,18 +56,19 @@ local known_state = redis.call('HMGET', state, 'key', 'top', 'last', 'foreign', 
 local mine = known_state[1]
 local top, last = tonumber(known_state[2] or 0), tonumber(known_state[3] or 0)
 local foreign, left = tonumber(known_state[4] or 0), tonumber(known_state[5] or 0)
-local since = tonumber(known_state[6] or 0) -- when it was nobody's
-local of = tonumber(known_state[7] or ARGV[6]) -- so many permits, or 0
-local set = known_state[11] -- the number of permits was set, and stays
-local kept = tonumber(known_state[8] or 0) -- when the ends of all keys were last set
--- The sum of the permits of all who have some, and how many those are: to add them up takes a command for each.
+local since = tonumber(known_state[6] or 0) -- when the last contender left the queue
+local of = tonumber(known_state[7] or ARGV[6]) -- the number of permits; 0 for a lock
+local set = known_state[11] -- resize has set the number of permits, which stays
+local kept = tonumber(known_state[8] or 0) -- when the expiry of all keys was last set
+-- taken is the sum of the permits of all holders, and takers is the number of these holders. The state has both, because
+-- adding up the permits takes one command for each holder.
 local taken, takers = tonumber(known_state[9] or 0), tonumber(known_state[10] or 0)
-local noted = int(taken) .. ' ' .. int(takers) -- as it is written down
-if of > 0 then gap = 0 end -- nobody else has any
+local noted = int(taken) .. ' ' .. int(takers) -- the sum in the state
+if of > 0 then gap = 0 end -- no other library uses permits
 if left > now then left = now - gap end -- the clock was set back
 
--- What this call has read or written already: how many queue, the first two with their tokens, who waits
--- first, and of each contender its token, what it says of itself, and its permits.
+-- These variables cache what this call has read or written: the number of contenders in the queue, the first two contenders
+-- with their tokens, and the first waiter. For each contender, they cache its token, its description, and its permits.
 local size, heads, next_one, tokens, said, weights = 0, nil, {}, {}, {}, {}
 
 local function token_of(id)
@@ -86,19 +87,20 @@ local function say(id, what)
 	said[id] = what
 end
 
--- What one has of the permits, or wants: all, if that was evicted.
+-- wants returns how many permits a contender has or wants. If the server has evicted that number, wants returns the number
+-- of all permits.
 local function wants(id)
 	weights[id] = weights[id] or tonumber(redis.call('HGET', state, 'w:' .. id) or of)
 	return weights[id]
 end
 
--- has_some reports whether one has permits, of those that taken counts.
+-- has_some returns whether a contender has permits that taken includes.
 local function has_some(id)
 	local token = of > 0 and token_of(id)
 	return token and token <= top
 end
 
--- drop returns how many it removed.
+-- drop removes a contender from the queue. It returns the number of removed contenders.
 local function drop(id)
 	if has_some(id) then taken, takers = taken - wants(id), takers - 1 end
 	local removed = redis.call('ZREM', queue, id)
@@ -119,7 +121,8 @@ local function first()
 	return heads
 end
 
--- Who waits first, and who has the lock or permits: mostly one of the first two.
+-- front returns the first waiter, and holders returns the contenders that have the lock or permits. In most cases, the first
+-- two contenders of the queue are enough for both.
 local function front()
 	local h = first()
 	if not h[1] or h[2] > top then return h[1] end
@@ -136,23 +139,24 @@ local function holders()
 	return redis.call('ZRANGEBYSCORE', queue, '-inf', int(top))
 end
 
--- nobody_has begins anew with who has the lock, or permits.
+-- nobody_has resets the holders: from then on, no contender has the lock or permits.
 local function nobody_has() top, taken, takers = 0, 0, 0 end
 
--- How many wait.
+-- waiting returns the number of waiters.
 local function waiting()
 	local next = front()
 	return next and size - redis.call('ZRANK', queue, next) or 0
 end
 
--- recount adds the permits up if others have some than those that were counted: if an operator has removed one, say.
+-- recount adds up the permits again if the number of holders is not the counted one, for example because an operator has
+-- removed a holder.
 local function recount()
 	if of == 0 or takers == size - waiting() then return end
 	taken, takers = 0, 0
 	for _, id in ipairs(holders()) do taken, takers = taken + wants(id), takers + 1 end
 end
 
--- note writes the sum down if it is another one.
+-- note stores the sum in the state if it has changed.
 local function note()
 	local sum = int(taken) .. ' ' .. int(takers)
 	if of == 0 or sum == noted then return end
@@ -160,14 +164,15 @@ local function note()
 	noted = sum
 end
 
--- What the first one who waits for permits is to know.
+-- prospect returns what the first waiter for permits has to know: the number of free permits, and the number of waiters.
 local function prospect() return of > 0 and (of - taken) .. ' ' .. waiting() end
 
--- What is at the key of the lock, nil if nothing is. That of permits is nobody else's.
+-- look returns the value at the key of the lock, or nil if there is none. For permits, it ignores a foreign value, because
+-- no other library uses that key.
 local function look()
 	local value = redis.pcall('GET', lock)
 	if type(value) == 'table' then
-		if not value.err:find('WRONGTYPE') then redis.call('GET', lock) end -- such as a missing permission
+		if not value.err:find('WRONGTYPE') then redis.call('GET', lock) end -- raises the error, for example a missing permission
 		value = 'a ' .. redis.call('TYPE', lock).ok
 	end
 	return (of == 0 or value == mine) and value or nil
@@ -198,7 +203,7 @@ local lost, granted, ended, wait = {}, {}, false, 0
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', int(now))) do
 	drop(id)
 end
-if redis.call('ZCARD', leases) < size then -- evicted, or deleted by an operator
+if redis.call('ZCARD', leases) < size then -- leases were evicted, or an operator has deleted them
 	for _, id in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
 		redis.call('ZADD', leases, 'NX', int(now + unsure), id)
 	end
@@ -206,7 +211,7 @@ if redis.call('ZCARD', leases) < size then -- evicted, or deleted by an operator
 end
 
 local held = look()
-if mine and held ~= mine then -- by an operator, or whoever came after one
+if mine and held ~= mine then -- an operator has changed the key; a foreign lock may have followed
 	for _, id in ipairs(holders()) do
 		drop(id)
 		lost[#lost + 1] = id
@@ -215,7 +220,7 @@ if mine and held ~= mine then -- by an operator, or whoever came after one
 	mine = false
 	nobody_has()
 end
-note() -- not every operation comes to the end
+note() -- some operations return early
 
 local function give_up(id)
 	local removed = drop(id)
@@ -223,8 +228,8 @@ local function give_up(id)
 	return removed
 end
 
--- renew renews the lease. It sets the ends of the keys from time to time, and of those that may be new:
--- where nobody else queues.
+-- renew renews the lease of the contender. It sets the expiry of the keys from time to time. It also does so if the
+-- contender is alone in the queue, because the keys may then be new.
 local function renew()
 	redis.call('ZADD', leases, int(now + ttl), me)
 	local long_ago = math.abs(now - kept) > keep * 1000 / 4
@@ -237,7 +242,7 @@ end
 local function insert()
 	local token = math.max(last + 1, now)
 	if redis.call('ZADD', queue, 'NX', int(token), me) == 1 then
-		if not head_before and math.abs(now - since) >= gap then -- the key was free for long
+		if not head_before and math.abs(now - since) >= gap then -- the key was free for at least a gap
 			left = now - gap
 		end
 		size, last, heads, tokens[me], said[me] = size + 1, token, nil, token, description
@@ -250,7 +255,7 @@ local function insert()
 	renew()
 end
 
--- free frees the key of the lock.
+-- free deletes the key of the lock.
 local function free()
 	if mine then
 		redis.call('DEL', lock)
@@ -260,7 +265,8 @@ local function free()
 	end
 end
 
--- extend gives the lock to all who may have it now, and permits to all for whom there are enough.
+-- extend grants the lock to all contenders that may have it now. It grants permits to the first waiters as long as enough
+-- are free.
 local function extend()
 	local function grant(id, token)
 		if token > top then
@@ -282,8 +288,8 @@ local function extend()
 	end
 end
 
--- put has the key of the lock say that the first in the queue has it, up to the end of the
--- last lease of all, which readers by the thousand need not look for.
+-- put sets the key of the lock to the head of the queue. The key expires with the last lease of all contenders. The last
+-- lease of the holders would take long to find, because there may be thousands of readers.
 local function put(head)
 	local last_lease = redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES')
 	local px = math.max(math.ceil((tonumber(last_lease[2] or 0) - now) / 1000), 0) + 1
@@ -298,11 +304,11 @@ local function put(head)
 	mine, held = head, head
 end
 
--- next_gap is when the key is to be left free again.
+-- next_gap returns when the next gap is due, in which the key stays free.
 local function next_gap() return left + (now - foreign < memory and often or seldom) end
 
--- settle has the lock with whom it belongs to, or sets wait to when the first in the
--- queue is to look again.
+-- settle grants the lock to the contenders that may have it, and updates the key. If it cannot grant the lock yet, it sets
+-- wait to the time after which the head of the queue has to look again.
 local function settle()
 	local head = first()
 	if not head[1] then
@@ -338,8 +344,8 @@ local function settle()
 	put(head[1])
 end
 
--- keep_from_reading returns how many ahead keep a reader at a rank from the lock, and the nearest of them. It looks at the nearest
--- ones in sight; those farther away count as if they wrote.
+-- keep_from_reading returns how many contenders ahead block a reader at a rank, and the nearest of these. It reads only the
+-- nearest contenders ahead. Contenders farther ahead count as writers.
 local function keep_from_reading(rank)
 	local far, nearest = math.max(rank - sight, 0), nil
 	local ahead, near, fields = far, redis.call('ZRANGE', queue, far, rank - 1), {}
@@ -350,7 +356,7 @@ local function keep_from_reading(rank)
 		if not reads(other) then ahead, nearest = ahead + 1, other end
 	end
 	if nearest or far == 0 then return ahead, nearest end
-	for _, other in ipairs({ front(), first()[1] }) do -- one of both writes, unless nothing is granted
+	for _, other in ipairs({ front(), first()[1] }) do -- one of the two is a writer, unless no lock is granted
 		if not reads(other) then return ahead, other end
 	end
 	return 0, nil
@@ -443,9 +449,9 @@ elseif op == 'save' then
 	local token, turn, data, kept = token_of(me), weight, description, old == 'keep'
 	if mine and token and token <= top then
 		local known = redis.call('HMGET', KEYS[5], 'token', 'turn')
-		if known[1] ~= int(token) or tonumber(known[2]) < turn then -- else this is late
+		if known[1] ~= int(token) or tonumber(known[2]) < turn then -- otherwise this write is late
 			redis.call('DEL', KEYS[5])
-			if kept or turn > 1 then -- before the first write of a holder, none of its writes can be late
+			if kept or turn > 1 then -- before the first write of a holder, there is none that can be late
 				redis.call('HSET', KEYS[5], 'token', int(token), 'turn', int(turn), 'saved', int(now))
 			end
 			if kept then redis.call('HSET', KEYS[5], 'data', data) end
