@@ -45,8 +45,8 @@ func TestTextsNameTheirSubjects(t *testing.T) {
 // The function spaced returns a text in one line. Therefore a phrase is also found if it spans two lines.
 func spaced(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// The function written returns the comments of all files by place, and the texts for users. These texts are documents, the documentation of
-// exported declarations, and string literals outside of tests.
+// The function written returns the comments of all Go, SQL and Lua files by place, and the texts for users. These texts are documents, the
+// documentation of exported declarations, and string literals outside of tests.
 func written(t *testing.T) (comments, texts map[string]string) {
 	t.Helper()
 	comments, texts = make(map[string]string), make(map[string]string)
@@ -57,6 +57,12 @@ func written(t *testing.T) (comments, texts map[string]string) {
 		}
 		if forUsers.MatchString(name) {
 			texts[name] = string(need.Get(os.ReadFile(name))(t))
+		}
+		if ext := filepath.Ext(name); ext == ".sql" || ext == ".lua" {
+			for line := range strings.Lines(string(need.Get(os.ReadFile(name))(t))) {
+				_, comment, _ := strings.Cut(line, "-- ")
+				comments[name] += comment
+			}
 		}
 		if filepath.Ext(name) != ".go" {
 			return nil
