@@ -136,9 +136,13 @@ func (s *store) gracePeriod() time.Duration {
 // that break promises of this package.
 func (s *store) examine(ctx context.Context) error {
 	var mu sync.Mutex // guards the variables below
-	longest, strangers := time.Duration(0), [][]string(nil)
+	longest, strangers, evicting := time.Duration(0), [][]string(nil), ""
 	look := func(ctx context.Context, one *redis.Client) error {
 		lag, err := s.examineOne(ctx, one)
+		if err != nil {
+			return err
+		}
+		policy, err := s.evicts(ctx, one)
 		if err != nil {
 			return err
 		}
@@ -149,7 +153,7 @@ func (s *store) examine(ctx context.Context) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		longest, strangers = max(longest, lag), append(strangers, words)
+		longest, strangers, evicting = max(longest, lag), append(strangers, words), worse(evicting, policy)
 		return err
 	}
 	var err error
@@ -163,6 +167,7 @@ func (s *store) examine(ctx context.Context) error {
 		return err
 	}
 	s.lag.Store(int64(longest))
+	s.evicting.Store(evicting)
 	for _, words := range strangers {
 		if err := s.meet(ctx, words); err != nil {
 			return err
@@ -194,12 +199,6 @@ func (s *store) examineOne(ctx context.Context, one *redis.Client) (lag time.Dur
 		return usualLag + rounding, nil
 	default:
 		return 0, err
-	}
-	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "noeviction" {
-		s.tier.Logger().Warn("redislock: maxmemory-policy is not noeviction; the server may evict locks", "policy", policy)
-		if strings.HasPrefix(policy, "allkeys") { // other policies evict only keys that expire
-			s.evicting.Store(policy)
-		}
 	}
 	if cmp.Or(config["min-replicas-to-write"], config["min-slaves-to-write"], "0") == "0" {
 		if replicas := one.InfoMap(ctx, "replication").Item("Replication", "connected_slaves"); replicas != "0" && replicas != "" {

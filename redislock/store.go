@@ -38,7 +38,7 @@ type store struct {
 	primaries sync.Map     // by replication ID: when the grace period of a known primary ends, on the clock of the tier; 0 for none
 	declared  atomic.Bool  // the declaration of WithNewServer has been recorded
 	writes    atomic.Int64 // how many guarded writes there were
-	evicting  atomic.Value // a string: the maxmemory-policy of a server that may evict values
+	evicting  atomic.Value // a string: the maxmemory-policy of a server that may evict values, or unread; "" if no server may
 	warned    sync.Once    // logs the warning about that policy
 }
 
@@ -46,7 +46,7 @@ type store struct {
 func open(client redis.UniversalClient, o options) *store {
 	s := &store{client: client, options: o, where: endpoint(client), name: rand.Text(), self: second.Describe(o.Label)}
 	s.tier = queue.New(queue.Config{
-		Package: "redislock", Store: "Redis", Settings: o.Settings, OwnTTL: true, Paths: checkKey,
+		Package: "redislock", Store: "Redis", Settings: o.Settings, OwnTTL: true, Paths: checkKey, Evicts: s.mayEvict,
 		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
 	}, s)
 	if single, ok := client.(*redis.Client); ok {

@@ -1,6 +1,7 @@
 package redislock
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/logtest"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/test/redisserver"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -49,5 +51,60 @@ func TestFirstSaveWarnsOfAServerThatMayEvictValues(t *testing.T) {
 		eventually(t, "warnings with "+policy, func() bool {
 			return len(log.Lines(slog.LevelWarn, "redislock: the server may evict values")) == want
 		})
+	}
+}
+
+// A job must not run twice because its ledger was evicted.
+func TestSlotsRefuseAServerThatMayEvictTheirLedger(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t, redisserver.Config{NoSync: true})
+	asks(t, s, "CONFIG SET maxmemory 100mb")
+	runs := func(policy string) (runs int, err error) {
+		asks(t, s, "CONFIG SET maxmemory-policy "+policy)
+		asks(t, s, "ACL SETUSER default -config") // the policy is known without this permission
+		defer asks(t, s, "ACL SETUSER default +config")
+		ctx, cancel := context.WithCancel(soon(t))
+		defer cancel()
+		locks := registry(t, redis.NewClient(&redis.Options{Addr: s.Addr()}))
+		job := slots.New(locks.Mutex("/"+policy), slots.Every(10*time.Millisecond, time.Time{}))
+		err = job.Run(ctx, func(context.Context, slots.Slot) error {
+			runs++
+			cancel()
+			return nil
+		})
+		return runs, err
+	}
+	for _, policy := range []string{"noeviction", "volatile-lru"} {
+		n, err := runs(policy)
+		wantErr(t, err, context.Canceled)
+		need.Equal(t, "slots with "+policy, n, 1)
+	}
+	n, err := runs("allkeys-lru")
+	need.Equal(t, "slots with allkeys-lru", n, 0)
+	need.WantMention(t, err, "slots: /allkeys-lru: ", s.Addr(), "maxmemory-policy is allkeys-lru", "set it to noeviction")
+	asks(t, s, "CONFIG SET maxmemory 0") // nothing is evicted without a limit
+	n, err = runs("allkeys-lru")
+	wantErr(t, err, context.Canceled)
+	need.Equal(t, "slots with allkeys-lru, without a limit", n, 1)
+}
+
+func TestPolicyThatIsNotShownWarnsAndRefusesNothing(t *testing.T) {
+	t.Parallel()
+	log, logger := logtest.New(slog.LevelWarn)
+	p := start(t, tier.WithLogger(logger))
+	p.evicting.Store(unread)
+	need.OK(t, p.mayEvict())
+	mu := tier.New(p.tier).Mutex(lockPath(t))
+	need.OK(t, mu.Do(soon(t), func(ctx context.Context) error { return tier.HoldFrom(ctx, mu).Save(ctx, nil) }))
+	eventually(t, "a warning", func() bool { return len(log.Lines(slog.LevelWarn, "does not show its maxmemory-policy")) == 1 })
+}
+
+// In a cluster, one primary that may evict values is enough.
+func TestWorstPolicyOfAClusterCounts(t *testing.T) {
+	for _, c := range [][3]string{
+		{"", "", ""}, {"", unread, unread}, {unread, unread, unread}, {"", "allkeys-lru", "allkeys-lru"}, {unread, "allkeys-lfu", "allkeys-lfu"},
+	} {
+		need.Equal(t, "worse of "+c[0]+" and "+c[1], worse(c[0], c[1]), c[2])
+		need.Equal(t, "worse of "+c[1]+" and "+c[0], worse(c[1], c[0]), c[2])
 	}
 }

@@ -8,7 +8,8 @@
 // Call Run in every process. The process that gets the lock keeps it and runs all slots. The other processes wait to take over. A ledger
 // beside the lock (see [tier.Hold.Save]) says which slot was begun last, and how it ended. Therefore a slot runs at most once, unless you
 // choose otherwise (see below). This is true even if the job is very short, if the clocks of the processes differ, or if a process dies.
-// Caution: the ledger is the value of the lock. Do not save another value there.
+// Caution: the ledger is the value of the lock. Do not save another value there. Run returns an error on a Redis server whose
+// maxmemory-policy may evict the ledger, if the server shows this policy.
 //
 // # What is promised
 //

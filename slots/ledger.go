@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -32,6 +33,20 @@ const (
 	failed  state = "failed"
 	skipped state = "skipped"
 )
+
+// lasts returns an error if the store may evict the ledger. Then slots would run twice.
+func lasts(hold *tier.Hold) error {
+	guard, err := tier.GuardOf(hold)
+	if err != nil {
+		return err
+	}
+	if c, ok := guard.Grants[0].(*queue.Contender); ok { // ZooKeeper has grants of another type, and evicts nothing
+		if err := c.MayLoseValue(); err != nil {
+			return fmt.Errorf("slots: %s: without its ledger a slot would run twice: %w", hold.Path(), err)
+		}
+	}
+	return nil
+}
 
 // load reads the ledger. If the lock was never used for slots, there is no ledger, and found is false.
 func load(ctx context.Context, m *tier.Mutex) (l ledger, found bool, err error) {

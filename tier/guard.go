@@ -20,8 +20,8 @@ type Guard interface {
 	guard() (second.Guard, error)
 }
 
-// GuardOf returns the grants of a guard. Only the packages of this module's stores call it. Do not release the grants. GuardOf returns an
-// error if the guard holds no lock.
+// GuardOf returns the grants of a guard. Only package slots and the packages of this module's stores call it. Do not release the grants.
+// GuardOf returns an error if the guard holds no lock.
 func GuardOf(guard Guard) (second.Guard, error) {
 	if guard == nil {
 		return second.Guard{}, ErrReleased

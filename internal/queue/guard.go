@@ -106,3 +106,11 @@ func (c *Contender) Save(ctx context.Context, check func() error, data []byte) e
 	}
 	return nil
 }
+
+// MayLoseValue returns an error if the store may evict the value that Save stores. The error says why, and what to do.
+func (c *Contender) MayLoseValue() error {
+	if evicts := c.claim.tier.config.Evicts; evicts != nil {
+		return evicts()
+	}
+	return nil
+}

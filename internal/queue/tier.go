@@ -27,6 +27,7 @@ type Config struct {
 	Trouble   func() error       // returns why the store cannot be reached, without a command; nil if only commands show that
 	Elsewhere string             // the package to use for semaphores and Break, if this store has neither; otherwise ""
 	Apart     bool               // each contender has its own lease, which is renewed by each answer with its view
+	Evicts    func() error       // returns why the store may lose values that were saved; nil if it never does
 	OwnTTL    bool               // the store keeps a contender for a TTL after a Beat that names it, even if the session ends
 	Record    func(Record)       // for tests; nil means Recorder
 }
