@@ -47,8 +47,10 @@ func New(locks *tier.Registry, path string, opts ...tier.Option) *Election {
 // IsLeader returns nil while this process leads, and otherwise an error that wraps [ErrNotLeader]. IsLeader sends no request. It compares
 // the lease with the local clock. Therefore its result is right immediately after a pause of the process. IsLeader returns an error as
 // soon as the context of the leading function has ended, even if the function still runs.
-func (e *Election) IsLeader() error {
-	t := e.term.Load()
+func (e *Election) IsLeader() error { return e.term.Load().check() }
+
+// check returns nil if this process leads in the term.
+func (t *term) check() error {
 	if t == nil {
 		return ErrNotLeader
 	}
@@ -56,6 +58,32 @@ func (e *Election) IsLeader() error {
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	return nil
+}
+
+// Publish saves up to 16 KiB of data beside the lock, for example the address at which this process serves. [Election.Observe] delivers the
+// data with the leader, in any process. Publish replaces what the leader has published before. The data belongs to the term of the leader:
+// Observe never delivers it with a later leader. The data is the value of the lock ([tier.Hold.Save]), so save no other value there.
+//
+// Publish takes one round trip, or two for the first value on ZooKeeper. If the answer is lost, Publish repeats the write until the store
+// answers, ctx ends, or this process stops leading. The error wraps:
+//
+//   - [ErrNotLeader] if this process does not lead, or stops leading before the store answers. If the lock was lost, the error may also
+//     wrap [tier.ErrLost].
+//   - [tier.ErrUnknown] if ctx ended, or this process stopped leading, before an answer came. The data may have been published, or may
+//     still be published in this term.
+//   - the cause of ctx if ctx had ended before, or an error of the store such as a missing permission.
+//
+// Publish also returns an error if data is longer than 16 KiB. If the error does not wrap ErrUnknown, nothing was published.
+func (e *Election) Publish(ctx context.Context, data []byte) error {
+	t := e.term.Load()
+	if err := t.check(); err != nil {
+		return e.failure("publish at", err)
+	}
+	err := t.hold.Save(ctx, data)
+	if errors.Is(err, tier.ErrLost) || errors.Is(err, tier.ErrReleased) {
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	}
+	return err
 }
 
 func (e *Election) failure(op string, err error) error {

@@ -3,6 +3,8 @@ package election_test
 import (
 	"context"
 	"fmt"
+	"net/http/httputil"
+	"net/url"
 
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/tier"
@@ -76,4 +78,34 @@ func ExampleElection_Observe() {
 		break
 	}
 	// Output: first leads, <nil>
+}
+
+// The leader publishes its address, and a follower forwards requests to it.
+func ExampleElection_Publish() {
+	ctx := context.Background()
+	locks, disconnect := connect(ctx, "first")
+	defer disconnect()
+	e := election.New(locks, "/elections/reports")
+	go e.Run(ctx, func(ctx context.Context, _ int64) error {
+		if err := e.Publish(ctx, []byte("http://10.0.0.7:8080")); err != nil {
+			return err // resigns
+		}
+		<-ctx.Done()
+		return nil
+	})
+
+	var proxy httputil.ReverseProxy // of a follower, which serves proxy.Rewrite(request)
+	for leader, err := range e.Observe(ctx) {
+		if err != nil {
+			panic(err)
+		}
+		target, err := url.Parse(string(leader.Published))
+		if err != nil || target.Host == "" {
+			continue // the leader has not published its address yet
+		}
+		proxy.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(target) }
+		fmt.Println(leader.Label, "gets the requests at", target.Host)
+		break
+	}
+	// Output: first gets the requests at 10.0.0.7:8080
 }

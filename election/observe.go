@@ -1,6 +1,7 @@
 package election
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"iter"
@@ -10,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Leader returns the first candidate in the queue. The Token of this candidate is the term. To publish the address of the leader, set the
-// address as the label of the process ([tier.WithLabel]).
+// Leader returns the first candidate in the queue. The Token of this candidate is the term. The Label can be an address that the process
+// knew when it connected ([tier.WithLabel]). Leader does not show what the leader has published; [Election.Observe] does.
 //
 // The answer may be out of date. The candidate may not have learned yet that it leads, or its lease may have ended. Only
 // [Election.IsLeader] in the leading process is certain.
@@ -29,29 +30,44 @@ func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	return queue[0], nil
 }
 
-// Observe returns a sequence of leaders, beginning with the current leader. Each leader appears once, and terms never decrease.
+// An Observation is a leader with what it has published.
+type Observation struct {
+	tier.Contender
+	// Published is what this leader published last ([Election.Publish]), as far as the observer knows. It is nil until the leader publishes,
+	// even if an earlier leader has published something.
+	Published []byte
+}
+
+// Observe returns a sequence of leaders with what they have published, beginning with the current leader. A leader appears when it is
+// observed first, and again after each change of what it has published. Terms never decrease.
 //
 //	for leader, err := range e.Observe(ctx) {
 //
-// Observe polls the queue once a second while the caller waits for the next element. A poll sends one request, and on ZooKeeper one more
-// request for each candidate. A leader whose term begins and ends between two polls is not reported. Periods without a leader are not
-// reported. The sequence ends when ctx ends, when the caller stops, or after an error that another poll cannot fix. An outage of the store
-// does not end the sequence.
-func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error] {
-	return func(yield func(tier.Contender, error) bool) {
-		var last tier.Contender
+// Observe polls the store once a second while the caller waits for the next element. Therefore a change appears about a second after it
+// happened at the latest, if the store answers. Only the newest of several changes between two polls appears: a leader whose term begins
+// and ends, or data that is replaced. Periods without a leader are not reported.
+//
+// A poll sends one request for the queue, and on ZooKeeper one more request for each candidate. If there is a leader, the poll loads what
+// the leader has published. This costs as much as [tier.Mutex.Load], which is a small write on every store but etcd. Observe loads nothing
+// if it cannot see the token of the leader, because the leader uses another library or a permission is missing.
+//
+// The sequence ends when ctx ends, when the caller stops, or after an error that another poll cannot fix, such as a missing permission to
+// read values. An outage of the store does not end the sequence.
+func (e *Election) Observe(ctx context.Context) iter.Seq2[Observation, error] {
+	return func(yield func(Observation, error) bool) {
+		var last Observation
 		for {
-			leader, err := e.Leader(ctx)
+			now, changed, err := e.poll(ctx, last)
 			switch {
 			case ctx.Err() != nil:
 				return
-			case errors.Is(err, ErrNoLeader):
 			case err != nil:
-				yield(leader, err)
+				yield(Observation{}, err)
 				return
-			case succeeds(leader, last):
-				last = leader
-				if !yield(leader, nil) {
+			case changed:
+				last = now
+				last.Published = bytes.Clone(now.Published) // the caller may change its own slice
+				if !yield(now, nil) {
 					return
 				}
 			}
@@ -60,6 +76,35 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[tier.Contender, error]
 			}
 		}
 	}
+}
+
+// poll returns the leader with what it has published, and whether that has changed since the last observation.
+func (e *Election) poll(ctx context.Context, last Observation) (now Observation, changed bool, err error) {
+	now.Contender, err = e.Leader(ctx)
+	if errors.Is(err, ErrNoLeader) {
+		return last, false, nil
+	} else if err != nil {
+		return last, false, err
+	}
+	changed = succeeds(now.Contender, last.Contender)
+	if !changed {
+		if now.Token < last.Token { // a server that lags behind shows an earlier leader
+			return last, false, nil
+		}
+		now.Published = last.Published
+	}
+	if now.Token == 0 { // without the token, it is unknown who has published the value
+		return now, changed, nil
+	}
+	// A lower token is that of an earlier leader. A higher one is that of a later leader, which the next poll shows.
+	v, err := e.mutex.Load(ctx)
+	switch {
+	case errors.Is(err, tier.ErrNoValue):
+		err = nil
+	case err == nil && v.Token == now.Token && !bytes.Equal(v.Data, now.Published):
+		now.Published, changed = v.Data, true
+	}
+	return now, changed, err
 }
 
 // succeeds reports whether leader is a new leader. It is not new if it is the last leader, or an earlier one that a server that lags behind

@@ -7,11 +7,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/etcdlock"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/test/need"
@@ -34,6 +36,7 @@ func TestEveryStore(t *testing.T) {
 					test(t)
 				})
 			}
+			run("published", func(t *testing.T) { testPublished(t, s) })
 			run("fences", func(t *testing.T) { testFences(t, s, store.name) })
 			if store.name != "ZooKeeper" { // ZooKeeper has no commands for its queues
 				run("unknown command", func(t *testing.T) { testUnknownCommand(t, s) })
@@ -50,6 +53,43 @@ func testUnknownCommand(t *testing.T, s site) {
 	c := waittest.Grant(held(t, s)).(*queue.Contender)
 	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
 	need.That(t, fmt.Sprintf("%+v, want Denied", a), a.Outcome == queue.Denied && errors.Is(a.Err, errors.ErrUnsupported) && a.Away == nil)
+}
+
+// What a leader publishes reaches an observer, and is not attributed to the next leader. For that, the tokens in the queue and in the value
+// have to be the same.
+func testPublished(t *testing.T, s site) {
+	ctx, path := soon(t), pathOf(t)
+	next, stop := iter.Pull2(election.New(s.process(t), path).Observe(ctx))
+	defer stop()
+	observed := func(published string) (term int64) {
+		t.Helper()
+		seen, err, ok := next()
+		need.Must(t, fmt.Sprintf("observed: %v, %v", ok, err), ok && err == nil)
+		need.Equal(t, "published", string(seen.Published), published)
+		return seen.Token
+	}
+	for _, data := range []string{"first", "second"} {
+		e, ended, resign := election.New(s.process(t), path), make(chan error, 1), make(chan struct{})
+		go func() {
+			ended <- e.Run(ctx, func(ctx context.Context, _ int64) error {
+				select {
+				case <-resign:
+				case <-ctx.Done():
+				}
+				return election.ErrStop
+			})
+		}()
+		term := observed("")
+		var err error
+		waittest.Eventually(t, "the first in the queue leads", func() bool {
+			err = e.Publish(ctx, []byte(data))
+			return !errors.Is(err, election.ErrNotLeader)
+		})
+		need.OK(t, err)
+		need.Equal(t, "the term of the leader that has published", observed(data), term)
+		close(resign)
+		need.OK(t, <-ended)
+	}
 }
 
 // The map fences contains the guarded writes of the stores that have them, by the prefix of the store's name.
