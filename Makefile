@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all serve chaos trace traces partition bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus
+.PHONY: library demo explore explore-all serve chaos trace traces partition slots bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus
 
 SHELL := bash
 
@@ -55,6 +55,13 @@ partition: server
 	@scripts/get-iproute2.sh
 	go run ./stress/partition -trials $(TRIALS)
 
+# Slots of one second in three processes on each store, three stores at a time, for DURATION each: processes die and stop, and a file that
+# only flock protects shows what has run. About five minutes.
+DURATION ?= 2m
+slots: server etcd-server postgresql-server mariadb-server redis-server
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && go build -o "$$dir/slots" ./stress/slots && \
+		printf '%s\n' zookeeper etcd postgres postgres-advisory mysql redis | xargs -P 3 -I {} "$$dir/slots" -store {} -duration $(DURATION)
+
 # Tierlock beside the lock that each store usually has, five rounds of all works, on a machine that has nothing else to do: about ten
 # minutes on ZooKeeper, eleven on PostgreSQL with both of its tiers, eight on etcd and on Redis; MySQL was not timed yet. Each writes its tables of
 # docs/measured.md. A failure on one store does not keep bench-all from the others.
@@ -110,7 +117,7 @@ redis: redis-server
 # that took longest.
 SEARCHES = ^Test(Scopes|ReducedSearchFindsAllOutcomes|IndependentStepsCommute|JudgesFind|LongSchedulesAreReduced|What.*HaveDoneIsFound)$$
 LONGEST = ./pglock ./mysqllock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./internal/test/explore ./contrib/tierprom ./stress/internal/trace \
-	./stress/capacity ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
+	./stress/capacity ./stress/slots ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
 test: server etcd-server redis-server postgresql-server mariadb-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)

@@ -26,6 +26,16 @@ func tryLock(file *os.File, shared bool) (taken bool, err error) {
 	return false, os.NewSyscallError("flock", err)
 }
 
+// Lock waits until it has the kernel's lock on an open file. Closing the file, or the end of the process, releases the lock.
+func Lock(file *os.File) error {
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
+		if !errors.Is(err, syscall.EINTR) {
+			return os.NewSyscallError("flock", err)
+		}
+	}
+}
+
 func unlock(file *os.File) error {
 	return os.NewSyscallError("flock", syscall.Flock(int(file.Fd()), syscall.LOCK_UN))
 }
