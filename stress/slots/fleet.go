@@ -43,7 +43,7 @@ type member struct {
 }
 
 // The method run starts a server and the processes, kills and stops the processes, and judges what has run. If there are violations, the
-// book is kept.
+// log is kept.
 func (p plan) run(ctx context.Context, stderr io.Writer) (v verdict, err error) {
 	cluster, err := p.Store.Start(ctx, store.Shape{Members: 1, Hasty: true})
 	if err != nil {
@@ -56,7 +56,7 @@ func (p plan) run(ctx context.Context, stderr io.Writer) (v verdict, err error) 
 	}
 	life, kill := context.WithCancel(ctx)
 	f := &fleet{plan: p, life: life, task: task{
-		Store: p.Store, Servers: cluster.Addrs(), Session: p.Session, Interval: p.Interval, Book: book(filepath.Join(dir, "book")),
+		Store: p.Store, Servers: cluster.Addrs(), Session: p.Session, Interval: p.Interval, Log: runLog(filepath.Join(dir, "runs")),
 	}}
 	err = f.torment()
 	if err == nil {
@@ -68,7 +68,7 @@ func (p plan) run(ctx context.Context, stderr io.Writer) (v verdict, err error) 
 		<-m.gone
 	}
 	if err == nil && len(f.verdict.Violations) > 0 {
-		fmt.Fprintln(stderr, "slots: what has run is kept in", f.task.Book)
+		fmt.Fprintln(stderr, "slots: what has run is kept in", f.task.Log)
 		return f.verdict, nil
 	}
 	return f.verdict, errors.Join(err, os.RemoveAll(dir))
@@ -127,13 +127,13 @@ func (f *fleet) launch() error {
 	return nil
 }
 
-// The method await waits until an entry of the book is as required. If that takes too long, it reports a violation.
+// The method await waits until an entry of the log is as required. If that takes too long, it reports a violation.
 func (f *fleet) await(required func(entry) bool) (err error) {
 	ctx, cancel := context.WithTimeout(f.life, patience)
 	defer cancel()
 	late := child.Until(ctx, func() bool {
 		var entries []entry
-		entries, err = f.task.Book.read()
+		entries, err = f.task.Log.read()
 		return err != nil || slices.ContainsFunc(entries, required)
 	})
 	if late != nil && f.life.Err() == nil {
@@ -145,7 +145,7 @@ func (f *fleet) await(required func(entry) bool) (err error) {
 
 // runner returns the process that has begun the newest run. It returns nil if that process was killed or is stopped.
 func (f *fleet) runner() *member {
-	entries, _ := f.task.Book.read()
+	entries, _ := f.task.Log.read()
 	for _, e := range slices.Backward(entries) {
 		if e.What == began {
 			for _, m := range f.running() {
@@ -200,7 +200,7 @@ func (f *fleet) stop() {
 	})
 	if err == nil {
 		clock.Sleep(f.Session*5/4, f.life.Done())
-		err = child.Resume(victim.Cmd.Process) // before the lock, whose owner may wait for the book, which the victim may have locked
+		err = child.Resume(victim.Cmd.Process) // before the lock, whose owner may wait for the log, which the victim may have locked
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +224,7 @@ func (f *fleet) end() {
 	}
 }
 
-// judge judges the book and the ledger.
+// judge judges the log and the ledger.
 func (f *fleet) judge(ctx context.Context) error {
 	locker, mutex, err := f.task.open(ctx)
 	if err != nil {
@@ -239,7 +239,7 @@ func (f *fleet) judge(ctx context.Context) error {
 	if err := json.Unmarshal(value.Data, &end); err != nil {
 		return err
 	}
-	entries, err := f.task.Book.read()
+	entries, err := f.task.Log.read()
 	f.verdict.judge(entries, f.Interval, end)
 	return err
 }

@@ -32,7 +32,7 @@ func (a *attempt) String() string {
 	return fmt.Sprintf("%v attempt %d of process %d with token %d", a.Time.Format(time.StampMilli), a.Attempt, a.PID, a.Token)
 }
 
-// verdict is what the judge found in a book, and what the driver did to the processes.
+// verdict is what the judge found in a log, and what the driver did to the processes.
 type verdict struct {
 	Slots, Runs  int
 	Kills, Stops int
@@ -56,7 +56,7 @@ func (v verdict) String() string {
 	return fmt.Sprintf("%sFAIL, %d violations, at first\n  %s", text, len(v.Violations), first)
 }
 
-// The method judge compares the book with the promises of package slots. Missed slots are caught up, and slots are retried after a crash.
+// The method judge compares the log with the promises of package slots. Missed slots are caught up, and slots are retried after a crash.
 func (v *verdict) judge(entries []entry, interval time.Duration, end ledger) {
 	v.Counts = make(map[slots.Kind]int)
 	attempts := v.attempts(entries)
@@ -96,7 +96,7 @@ func (v *verdict) judge(entries []entry, interval time.Duration, end ledger) {
 }
 
 // attempts returns the runs in the order of their beginnings, and counts the entries. A process may have been stopped before it wrote an
-// entry. Therefore the order of the entries in the book is not the order of their times.
+// entry. Therefore the order of the entries in the log is not the order of their times.
 func (v *verdict) attempts(entries []entry) (all []*attempt) {
 	type name struct {
 		slot    int64

@@ -20,7 +20,7 @@ type task struct {
 	Servers  []string
 	Session  time.Duration
 	Interval time.Duration
-	Book     book
+	Log      runLog
 	Ahead    time.Duration // the clock of the process is this much ahead of the machine's clock
 }
 
@@ -100,7 +100,7 @@ func (t task) job(hold *tier.Hold, slot slots.Slot) error {
 // record writes an entry. A process that cannot record what it does must not continue.
 func (t task) record(e entry) {
 	e.PID = os.Getpid()
-	if err := t.Book.write(e); err != nil {
+	if err := t.Log.write(e); err != nil {
 		panic(err)
 	}
 }

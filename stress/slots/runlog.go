@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// entry is a line of the book. It says what happened to a slot in a process.
+// entry is a line of the log. It says what happened to a slot in a process.
 type entry struct {
 	What  slots.Kind // an event of package slots, or one of the kinds below
 	PID   int
@@ -27,11 +27,11 @@ const (
 	cut   slots.Kind = "cut"   // the lock was lost after At
 )
 
-// A book is the name of the file in which the processes record their runs. Only flock(2) protects the file.
-type book string
+// A runLog is the name of the file in which the processes record their runs. Only flock(2) protects the file.
+type runLog string
 
-func (b book) locked(do func(*os.File) error) error {
-	file, err := os.OpenFile(string(b), os.O_RDWR|os.O_CREATE, 0o600)
+func (l runLog) locked(do func(*os.File) error) error {
+	file, err := os.OpenFile(string(l), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
@@ -42,12 +42,12 @@ func (b book) locked(do func(*os.File) error) error {
 	return do(file)
 }
 
-func (b book) write(e entry) error {
+func (l runLog) write(e entry) error {
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	return b.locked(func(file *os.File) error {
+	return l.locked(func(file *os.File) error {
 		end, err := file.Seek(0, io.SeekEnd)
 		if err == nil {
 			_, err = file.WriteAt(append(line, '\n'), end)
@@ -56,8 +56,8 @@ func (b book) write(e entry) error {
 	})
 }
 
-func (b book) read() (all []entry, err error) {
-	return all, b.locked(func(file *os.File) error {
+func (l runLog) read() (all []entry, err error) {
+	return all, l.locked(func(file *os.File) error {
 		for decoder := json.NewDecoder(file); ; {
 			var e entry
 			if err := decoder.Decode(&e); errors.Is(err, io.EOF) {
