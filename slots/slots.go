@@ -181,30 +181,44 @@ func (j *Job) hold(ctx context.Context, hold *tier.Hold, f func(context.Context,
 }
 
 // begin loads the ledger. If there is none, begin writes the first ledger, and only slots after the present time run.
-func (t *tenure) begin() (err error) {
-	if err := lasts(t.hold); err != nil {
-		return err
-	}
-	var found bool
-	if t.ledger, found, err = load(t.ctx, t.mutex); err != nil {
+func (t *tenure) begin() error {
+	found, err := t.load()
+	if err != nil {
 		return err
 	}
 	if !found {
 		return t.note(ledger{Slot: t.now().UTC().Round(0), State: skipped})
-	}
-	next, err := t.after(t.ledger.Slot)
-	if err == nil && !next.Equal(t.ledger.Next) {
-		slog.Warn("slots: another process had another schedule; this one counts from the next slot on",
-			"path", t.mutex.Path(), "last", t.ledger.Slot, "next", next, "before", t.ledger.Next)
 	}
 	if l := t.ledger; l.State == begun && t.afterCrash == Skip {
 		l.State = skipped
 		if err := t.note(l); err != nil {
 			return err
 		}
-		t.onSlot(Event{Kind: Skipped, Slot: Slot{Time: l.Slot, Attempt: l.Attempt}, Count: 1})
+		t.crashed()
 	}
 	return nil
+}
+
+// load loads the ledger. If it is the ledger of another schedule, load logs a warning. If the store may evict the ledger, load returns an
+// error.
+func (t *tenure) load() (found bool, err error) {
+	if err := lasts(t.hold); err != nil {
+		return false, err
+	}
+	if t.ledger, found, err = load(t.ctx, t.mutex); err != nil || !found {
+		return found, err
+	}
+	next, err := t.after(t.ledger.Slot)
+	if err == nil && !next.Equal(t.ledger.Next) {
+		slog.Warn("slots: another process had another schedule; this one counts from the next slot on",
+			"path", t.mutex.Path(), "last", t.ledger.Slot, "next", next, "before", t.ledger.Next)
+	}
+	return true, nil
+}
+
+// crashed reports that the slot in the ledger was begun, and does not run again.
+func (t *tenure) crashed() {
+	t.onSlot(Event{Kind: Skipped, Slot: Slot{Time: t.ledger.Slot, Attempt: t.ledger.Attempt}, Count: 1})
 }
 
 // note writes the ledger. The end of the context of Run does not prevent this, but the loss of the lock does.
@@ -219,12 +233,12 @@ func (t *tenure) note(l ledger) (err error) {
 }
 
 // after returns the first slot after the given time.
-func (t *tenure) after(last time.Time) (time.Time, error) {
-	switch next := t.schedule(last.UTC()).Round(0); {
+func (j *Job) after(last time.Time) (time.Time, error) {
+	switch next := j.schedule(last.UTC()).Round(0); {
 	case next.IsZero():
-		return next, fmt.Errorf("slots: %s: after %v: %w", t.mutex.Path(), last, ErrNoSlot)
+		return next, fmt.Errorf("slots: %s: after %v: %w", j.mutex.Path(), last, ErrNoSlot)
 	case !next.After(last):
-		return next, fmt.Errorf("slots: %s: the schedule goes backwards: %v comes after %v", t.mutex.Path(), next, last)
+		return next, fmt.Errorf("slots: %s: the schedule goes backwards: %v comes after %v", j.mutex.Path(), next, last)
 	default:
 		return next, nil
 	}
@@ -240,7 +254,7 @@ func (t *tenure) next() (slot Slot, how Kind, err error) {
 	case !l.Retry.IsZero():
 		return slot, Retried, t.wait(l.Retry)
 	}
-	due, missed, err := t.due(l.Slot)
+	due, missed, err := t.due(l.Slot, t.now(), t.catchUp)
 	if err == nil {
 		err = t.wait(due)
 	}
@@ -250,18 +264,17 @@ func (t *tenure) next() (slot Slot, how Kind, err error) {
 	return Slot{Time: due, Attempt: 1}, how, err
 }
 
-// due returns the slot to run after the last one. It leaves out the missed slots that do not have to run, and reports them.
-func (t *tenure) due(last time.Time) (due time.Time, missed bool, err error) {
+// due returns the slot to run after the last one. Of the slots that have come, only the newest n run. It reports the others.
+func (t *tenure) due(last, now time.Time, n int) (due time.Time, missed bool, err error) {
 	due, err = t.after(last)
-	now := t.now()
-	if missed = err == nil && !due.After(now); !missed || t.catchUp == All {
+	if missed = err == nil && !due.After(now); !missed || n == All {
 		return due, missed, err
 	}
 	var newest []time.Time
 	var left time.Time // the newest slot that does not run
 	count := 0
 	for ; err == nil && !due.After(now) && t.ctx.Err() == nil; due, err = t.after(due) {
-		if newest = append(newest, due); len(newest) > t.catchUp {
+		if newest = append(newest, due); len(newest) > n {
 			left, newest = newest[0], newest[1:]
 			count++
 		}
@@ -297,25 +310,39 @@ func (t *tenure) wait(until time.Time) error {
 	}
 }
 
-// The method run begins a slot, calls f, and records the outcome. If the run has lost the lock, it records no outcome. If the run returned
-// an error after ctx had ended, it records none either.
+// The method run begins a slot, calls f, and records the outcome.
 func (t *tenure) run(slot Slot, how Kind, f func(context.Context, Slot) error) error {
-	slot.Token, slot.Late = t.hold.Token(), max(t.now().Sub(slot.Time), 0)
-	l := ledger{Slot: slot.Time, State: begun, Attempt: slot.Attempt}
-	if err := t.note(l); err != nil {
+	r, err := t.start(slot, t.now())
+	if err != nil {
 		return err
 	}
 	if how != "" {
-		t.onSlot(Event{Kind: how, Slot: slot})
+		t.onSlot(Event{Kind: how, Slot: r.slot})
 	}
-	started := time.Now()
-	err := f(t.ctx, slot)
-	e := Event{Kind: Ran, Slot: slot, Took: time.Since(started), Err: err}
-	l.State = done
+	if e := r.end(f(t.ctx, r.slot)); e.Kind == Lost {
+		return e.Err
+	}
+	return nil
+}
+
+// start writes into the ledger that the slot is begun.
+func (t *tenure) start(slot Slot, now time.Time) (*Run, error) {
+	slot.Token, slot.Late = t.hold.Token(), max(now.Sub(slot.Time), 0)
+	if err := t.note(ledger{Slot: slot.Time, State: begun, Attempt: slot.Attempt}); err != nil {
+		return nil, err
+	}
+	return &Run{tenure: t, slot: slot, started: time.Now()}, nil
+}
+
+// end records the outcome of a run, and reports it. If the run has lost the lock, end records no outcome. If the run returned an error after
+// ctx had ended, end records none either.
+func (r *Run) end(err error) Event {
+	t, l := r.tenure, ledger{Slot: r.slot.Time, State: done, Attempt: r.slot.Attempt}
+	e := Event{Kind: Ran, Slot: r.slot, Took: time.Since(r.started), Err: err}
 	if err != nil {
 		e.Kind, l.State = Failed, failed
-		if slot.Attempt <= t.retries {
-			l.Retry = t.now().UTC().Round(0).Add(t.backoff << min(slot.Attempt-1, 10))
+		if l.Attempt <= t.retries {
+			l.Retry = t.now().UTC().Round(0).Add(t.backoff << min(l.Attempt-1, 10))
 		}
 	}
 	if err == nil || t.ctx.Err() == nil {
@@ -326,8 +353,5 @@ func (t *tenure) run(slot Slot, how Kind, f func(context.Context, Slot) error) e
 		e.Kind, e.Err = Lost, errors.Join(err, loss)
 	}
 	t.onSlot(e)
-	if e.Kind == Lost {
-		return e.Err
-	}
-	return nil
+	return e
 }

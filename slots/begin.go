@@ -1,0 +1,146 @@
+package slots
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/tier"
+)
+
+// ErrDone means that no slot is due: the newest slot that has come was begun before, in this process or in another.
+var ErrDone = errors.New("the slot was begun before")
+
+// A Run is a slot that [Job.Begin] has begun.
+type Run struct {
+	tenure  *tenure
+	slot    Slot
+	started time.Time
+}
+
+// Begin is for a scheduler that has its own loop. Call Begin when the scheduler starts a run, in each process. In one of them Begin returns
+// a run; do the work of the slot there, and then call [Run.End]. The slot is the newest one of the schedule that is not after now. Pass
+// time.Now(), or the time for which the scheduler planned the run. Begin and [Job.Run] share the ledger, so that one process can use Begin,
+// and another process Run.
+//
+// The error wraps [ErrDone] if the slot was begun before. It wraps [tier.ErrLocked] if the lock is taken: another process is beginning
+// this slot, or an earlier slot is still running. After any other error the slot may not run in any process. Examples of such errors are
+// those of [tier.Mutex.TryAcquire], [tier.Mutex.Load] and [tier.Hold.Save], and an error that wraps [ErrNoSlot]. After every error this
+// process does not have the lock.
+//
+// Begin repeats and catches up nothing. It reports slots that were missed, or whose process crashed, as [Skipped] when it begins a later
+// slot. [AfterCrash], [AfterError] and [CatchUp] have no effect on it.
+//
+// Begin does not wait for the lock. It waits for the store until ctx ends, but not longer than ten seconds; the error then wraps
+// [tier.ErrUnavailable]. Use a mutex without [tier.WithLinger], because a lock that lingers is taken for other processes.
+//
+// A Begin that gets no run costs one request if the slot was begun, and two if the lock is taken. In the rare case that another process
+// begins and ends the slot between the two, Begin costs four. A run costs six requests with its End.
+func (j *Job) Begin(ctx context.Context, now time.Time) (run *Run, err error) {
+	called := time.Now()
+	ctx, now = tier.WithoutHold(ctx), now.UTC().Round(0) // a run is an owner of its own
+	limited, cancel := context.WithTimeoutCause(ctx, patience, tier.ErrUnavailable)
+	defer cancel()
+	l, found, err := load(limited, j.mutex)
+	if err == nil && found {
+		err = j.isDue(l.Slot, now) // most processes learn here that the slot was begun, and take no lock
+	}
+	if err != nil {
+		return nil, err
+	}
+	hold, err := j.mutex.TryAcquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if run == nil { // also if the schedule or the function of OnSlot panics
+			hold.Release()
+		}
+	}()
+	t := &tenure{Job: j, hold: hold, ctx: hold.Context(ctx)}
+	now = now.Add(time.Since(called)) // the store may have been slow
+	slot, err := t.newest(now)
+	if err != nil {
+		return nil, err
+	}
+	return t.start(slot, now)
+}
+
+// patience is how long a run waits for a store that does not answer. A longer wait would keep a scheduler from stopping.
+const patience = 10 * time.Second
+
+// isDue returns an error if no slot has come since the last one.
+func (j *Job) isDue(last, now time.Time) error {
+	next, err := j.after(last)
+	if err == nil && next.After(now) {
+		return fmt.Errorf("slots: %s: slot %v: %w", j.mutex.Path(), last, ErrDone)
+	}
+	return err
+}
+
+// newest returns the slot to begin. It loads the ledger again, because another process may have begun the slot before this process got the
+// lock.
+func (t *tenure) newest(now time.Time) (Slot, error) {
+	found, err := t.load()
+	last := t.ledger.Slot
+	if err == nil && !found {
+		last, err = t.before(now)
+	}
+	if err == nil {
+		err = t.isDue(last, now)
+	}
+	if err != nil {
+		return Slot{}, err
+	}
+	if t.ledger.State == begun {
+		t.crashed()
+	}
+	due, _, err := t.due(last, now, 1)
+	if err == nil {
+		err = context.Cause(t.ctx) // the search for the newest slot ends early when ctx ends
+	}
+	return Slot{Time: due, Attempt: 1}, err
+}
+
+// before returns a time after which one slot comes until now. If the schedule has no slot until now, before returns now. A schedule only
+// finds the next slot, so before looks further and further back.
+func (t *tenure) before(now time.Time) (last time.Time, err error) {
+	for back := time.Minute; back > 0; back *= 2 { // until it overflows
+		last = now.Add(-back)
+		next, err := t.after(last)
+		if err != nil {
+			return last, err
+		}
+		for !next.After(now) {
+			after, err := t.after(next)
+			if err != nil || after.After(now) {
+				return last, nil
+			}
+			last, next = next, after
+		}
+	}
+	return now, nil
+}
+
+// Context returns the context for the work of the slot. It carries the hold ([tier.HoldFrom]). It ends when the ctx of [Job.Begin] ends,
+// when the lock is lost, and at [Run.End].
+func (r *Run) Context() context.Context { return r.tenure.ctx }
+
+// Slot returns the slot that was begun.
+func (r *Run) Slot() Slot { return r.slot }
+
+// End writes the outcome of the slot into the ledger, and releases the lock. Pass the error of the work, or nil; End returns it. If the
+// lock was lost before, or the outcome could not be written, the error of End also says so, and the slot counts as crashed. A second End
+// returns [tier.ErrReleased].
+//
+// Call End once, also if the work panics; otherwise the lock stays taken, and no further slot runs. End may be called after the ctx of
+// [Job.Begin] has ended. It takes two requests, and waits for their answers until the lock is lost.
+func (r *Run) End(err error) error {
+	hold := r.tenure.hold
+	if err := hold.Err(); errors.Is(err, tier.ErrReleased) {
+		return err
+	}
+	defer hold.Release()
+	return r.end(err).Err
+}
