@@ -26,8 +26,7 @@ func Example() {
 		log.Print("report: ", ctx.Err())
 	}
 	c := cron.New()
-	_, err = c.AddJob("@hourly", cronlock.Job(locks.Mutex("/jobs/report"), report, cronlock.AtLeast(2*time.Second)))
-	if err != nil {
+	if _, err := cronlock.Add(c, "@hourly", locks.Mutex("/jobs/report"), report); err != nil {
 		log.Fatal(err)
 	}
 	c.Start()
@@ -35,7 +34,7 @@ func Example() {
 	<-c.Stop().Done()
 	ends, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	log.Print(locks.Shutdown(ends)) // waits for minimum times
+	log.Print(locks.Shutdown(ends)) // waits for locks that are being released
 }
 
 // The job takes no context.

@@ -1,17 +1,19 @@
 // Package cronlock runs each slot of a robfig/cron job in only one process, under a lock of package tier.
 //
-//	report := locks.Mutex("/jobs/report")
-//	c.AddJob("@hourly", cronlock.Job(report, makeReport, cronlock.AtLeast(2*time.Second)))
+//	c := cron.New()
+//	_, err := cronlock.Add(c, "@hourly", locks.Mutex("/jobs/report"), makeReport)
 package cronlock
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/robfig/cron/v3"
 
 	"github.com/tierlock/tierlock/contrib/internal/slot"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -22,46 +24,87 @@ type option func(*slot.Rule)
 
 func (o option) apply(to *slot.Rule) { o(to) }
 
-// AtLeast holds the lock of each run for at least d after the acquisition, even if the run is shorter. AtLeast protects against clock
-// skew: a process whose clock is late finds the lock taken, and does not run the slot again. Choose d longer than the skew, and short
-// enough that the lock is free before the next slot. The default is 0.
+// AtLeast is for [Job] and [Locked]; it has no effect on [Add]. It holds the lock of each run for at least d after the acquisition, even if
+// the run is shorter. A process whose clock is late then finds the lock taken, and does not run the slot again. Choose d longer than the
+// clocks differ, and short enough that the lock is free before the next slot. The default is 0. Caution: AtLeast does not protect if the
+// clocks differ by more than d, or if the process dies before d has passed.
 //
 // The lock is released in the background. To end the process, call [tier.Registry.Shutdown], which waits for this release.
 // [tier.Registry.Close] releases all locks at once.
 func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
 
-// WithWait makes a run wait up to d for the lock. Without this option, a process skips a slot if the lock is taken, so only one process
-// runs each slot. With this option, every process runs each slot, one process after another. A process skips the slot if its wait ends
-// first.
+// WithWait makes a run of [Job] or [Locked] wait up to d for the lock; it has no effect on [Add]. Without this option, a process skips a
+// slot if the lock is taken, so only one process runs each slot. With this option, every process runs each slot, one process after another.
+// A process skips the slot if its wait ends first.
 func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
 
 // WithLogger sets the logger; the default is [slog.Default]. A warning is logged if a lock is lost during a run, or if a run is skipped
-// because of an error. If a run is skipped because the lock is taken, a line is logged at level DEBUG.
+// because of an error. If a run is skipped because the lock is taken, or because the slot was begun before, a line is logged at level
+// DEBUG.
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
 // OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if
-// this process runs the slot. If this process does not run the slot, err says why, and wraps [tier.ErrLocked] if another process holds the
-// lock. Use the Slot method of tierprom or tierotel as f.
+// this process runs the slot. If this process does not run the slot, err says why. It wraps [tier.ErrLocked] if another process holds the
+// lock, and [slots.ErrDone] if the slot was begun before. Use the Slot method of tierprom or tierotel as f.
 func OnSlot(f func(path string, err error)) Option {
 	return option(func(r *slot.Rule) { r.OnSlot = f })
 }
 
+// Add adds a job to c that calls f once per slot, in all processes together. A ledger beside the lock of mutex says which slots were begun;
+// see package slots. Therefore the clocks of the processes may differ, the job may be very short, and a process may die. The context of f
+// carries the hold, for [tier.HoldFrom], and ends if the lock is lost. The error is that of [cron.Cron.AddJob], for a spec that is wrong.
+//
+// All processes have to use the same spec and time zone. A run belongs to the newest slot of the spec that has come by the clock of its
+// process. With "@every 10s" each process has times of its own; the first process that comes in an interval of 10 s runs the job.
+//
+// A slot whose process dies, or whose f panics, does not run again. If f is still running at the next slot, that slot is skipped. Do not
+// let the lock of mutex linger ([tier.WithLinger]), because for other processes a lingering lock is taken.
+func Add(c *cron.Cron, spec string, mutex *tier.Mutex, f func(ctx context.Context), opts ...Option) (cron.EntryID, error) {
+	var schedule slots.Schedule
+	known := make(chan struct{}) // closed when schedule is set; c may run the job earlier
+	id, err := c.AddJob(spec, cron.FuncJob(func() {
+		<-known
+		run(mutex, schedule, f, opts)
+	}))
+	if err == nil {
+		schedule = slotsOf(c.Entry(id).Schedule, c.Location())
+		close(known)
+	}
+	return id, err
+}
+
+// slotsOf returns the schedule that all processes share. An interval of robfig/cron counts from the start of the process.
+func slotsOf(s cron.Schedule, zone *time.Location) slots.Schedule {
+	if interval, ok := s.(cron.ConstantDelaySchedule); ok {
+		return slots.Every(interval.Delay, time.Time{})
+	}
+	return func(after time.Time) time.Time { return s.Next(after.In(zone)) }
+}
+
 // Job returns a job that calls f while it holds mutex. The context of f carries the hold, for [tier.HoldFrom], and ends if the lock is
-// lost. Each run acquires the lock separately, so two runs in one process also exclude each other. Caution: use schedules with times of
-// day. The slots of @every count from the start of the process, and therefore differ between processes.
+// lost. Each run acquires the lock separately, so two runs in one process also exclude each other. Job does not know the slots: if the
+// clock of another process is late, that process may run a slot again; [Add] prevents this. Caution: use schedules with times of day. The
+// slots of @every count from the start of the process, and therefore differ between processes.
 func Job(mutex *tier.Mutex, f func(ctx context.Context), opts ...Option) cron.Job {
+	return cron.FuncJob(func() { run(mutex, nil, f, opts) })
+}
+
+// errPanic is the outcome of a slot whose job did not return.
+var errPanic = errors.New("the job panicked")
+
+func run(mutex *tier.Mutex, schedule slots.Schedule, f func(context.Context), opts []Option) {
 	var rule slot.Rule
 	for _, opt := range opts {
 		opt.apply(&rule)
 	}
-	return cron.FuncJob(func() {
-		run, err := rule.Begin(context.Background(), mutex)
-		if err != nil {
-			return
-		}
-		defer run.End()
-		f(run.Hold.Context(context.Background()))
-	})
+	run, err := rule.Begin(context.Background(), mutex, schedule)
+	if err != nil {
+		return
+	}
+	err = errPanic
+	defer func() { run.End(err) }()
+	f(run.Hold.Context(context.Background()))
+	err = nil
 }
 
 // Locked is [Job] for a job without a context. Caution: such a job cannot be interrupted when the lock is lost; the loss is only logged.

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/notice"
 	"github.com/tierlock/tierlock/tier"
@@ -17,7 +16,7 @@ import (
 type Elector struct {
 	election *election.Election
 	path     string
-	rule     slot.Rule
+	settings settings
 
 	log   *slog.Logger // the logger may block; only Close waits for it, for up to a second
 	flush func()
@@ -40,9 +39,9 @@ type Elector struct {
 func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	e := &Elector{election: election.New(locks, path), path: path, ended: make(chan struct{})}
 	for _, opt := range opts {
-		opt.apply(&e.rule)
+		opt.apply(&e.settings)
 	}
-	e.log, e.flush = notice.Aside(e.rule.Log)
+	e.log, e.flush = notice.Aside(e.settings.Log)
 	ctx, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	go e.campaign(ctx)
@@ -58,7 +57,7 @@ func (e *Elector) IsLeader(ctx context.Context) error {
 		e.last = time.Now()
 	}
 	e.mu.Unlock()
-	e.rule.Tell(e.path, err)
+	e.settings.Tell(e.path, err)
 	return err
 }
 
@@ -91,6 +90,6 @@ func (e *Elector) lead(ctx context.Context, term int64) error {
 	e.mu.Lock() // after this, a call of IsLeader returns an error
 	last := e.last
 	e.mu.Unlock()
-	time.Sleep(time.Until(last.Add(e.rule.AtLeast)))
+	time.Sleep(time.Until(last.Add(e.settings.AtLeast)))
 	return nil
 }

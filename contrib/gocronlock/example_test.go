@@ -12,6 +12,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/tierlock/tierlock/contrib/gocronlock"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/zklock"
 )
 
@@ -23,7 +24,8 @@ func ExampleNewLocker() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(2*time.Second))
+	hourly := slots.Every(time.Hour, time.Time{}) // the times of the job below
+	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.WithSchedule("hourly report", hourly))
 	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker), gocron.WithLogger(slog.Default()))
 	if err != nil {
 		log.Fatal(err)
@@ -37,7 +39,7 @@ func ExampleNewLocker() {
 	log.Print(scheduler.Shutdown())
 	ends, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	log.Print(locks.Shutdown(ends)) // waits for minimum times
+	log.Print(locks.Shutdown(ends)) // waits for runs
 }
 
 // Every process of a service runs this, and one of them runs all jobs.

@@ -10,12 +10,13 @@ import (
 	"github.com/tierlock/tierlock/contrib/gocronlock"
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Intervals begin when a process starts, so processes do not share slots.
-func TestAJobOfIntervalsIsRunByEachProcessUnlessALeaderRunsIt(t *testing.T) {
+// Intervals begin when a process starts, so processes do not share slots, unless a schedule says what the slots are.
+func TestAJobOfIntervalsIsRunByEachProcessUnlessItHasAScheduleOrALeader(t *testing.T) {
 	const every, intervals = 10 * time.Second, 10
 	type row struct {
 		exclusion func(t *testing.T, locks *tier.Registry) (opt gocron.SchedulerOption, end func())
@@ -25,6 +26,10 @@ func TestAJobOfIntervalsIsRunByEachProcessUnlessALeaderRunsIt(t *testing.T) {
 		"a locker": {func(_ *testing.T, locks *tier.Registry) (gocron.SchedulerOption, func()) {
 			return gocron.WithDistributedLocker(gocronlock.NewLocker(locks, "/jobs")), func() {}
 		}, 2 * intervals},
+		"a locker with a schedule": {func(_ *testing.T, locks *tier.Registry) (gocron.SchedulerOption, func()) {
+			schedule := gocronlock.WithSchedule("job", slots.Every(every, time.Time{}))
+			return gocron.WithDistributedLocker(gocronlock.NewLocker(locks, "/jobs", schedule)), func() {}
+		}, intervals},
 		"an elector": {func(t *testing.T, locks *tier.Registry) (gocron.SchedulerOption, func()) {
 			elector := gocronlock.NewElector(locks, "/elections/jobs")
 			return gocron.WithDistributedElector(elector), func() { need.OK(t, elector.Close()) }

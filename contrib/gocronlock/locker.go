@@ -1,6 +1,7 @@
 // Package gocronlock runs each slot of a gocron job in only one process, under a lock of package tier.
 //
-//	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(2*time.Second))
+//	hourly := slots.Every(time.Hour, time.Time{}) // the same times as the job's
+//	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.WithSchedule("hourly report", hourly))
 //	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 //
 // With an elector, one process runs all jobs:
@@ -17,64 +18,93 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/tierlock/tierlock/contrib/internal/slot"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 )
 
 // An Option changes a [Locker] or an [Elector].
-type Option interface{ apply(*slot.Rule) }
+type Option interface{ apply(*settings) }
 
-type option func(*slot.Rule)
+type settings struct {
+	slot.Rule
+	schedules map[string]slots.Schedule // by the name of the job
+}
 
-func (o option) apply(to *slot.Rule) { o(to) }
+type option func(*settings)
 
-// AtLeast holds the lock of each run for at least d after the acquisition, even if the run is shorter. AtLeast protects against clock
-// skew: a scheduler whose clock is late finds the lock taken, and does not run the slot again. Choose d longer than the skew, and short
-// enough that the lock is free before the next slot. The default is 0.
+func (o option) apply(to *settings) { o(to) }
+
+// WithSchedule makes each slot of the job with the given name run once, in all processes together. A ledger beside the lock says which
+// slots were begun; see package slots. Therefore the clocks of the processes may differ, the job may be very short, and a process may die.
+// A run belongs to the newest slot of the schedule that has come by the clock of its process. Lock returns an error that wraps
+// [slots.ErrDone] if that slot was begun before.
+//
+// All processes have to give the job the same schedule: that of its definition in gocron, such as the method Next of a schedule of
+// robfig/cron. Caution: a cron expression without CRON_TZ is in UTC here, and in the zone of the scheduler in gocron. Use the same zone in
+// both. For a [gocron.DurationJob], use [slots.Every] with the same interval: one process then runs the job in each interval.
+//
+// A slot whose process dies, or that fails, does not run again. [AtLeast] and [WithWait] have no effect on the job. The [Elector] ignores
+// the schedule.
+func WithSchedule(name string, schedule slots.Schedule) Option {
+	return option(func(s *settings) {
+		if s.schedules == nil {
+			s.schedules = make(map[string]slots.Schedule)
+		}
+		s.schedules[name] = schedule
+	})
+}
+
+// AtLeast is for jobs without [WithSchedule], and for the [Elector]. It holds the lock of each run for at least d after the acquisition,
+// even if the run is shorter. A scheduler whose clock is late then finds the lock taken, and does not run the slot again. Choose d longer
+// than the clocks differ, and short enough that the lock is free before the next slot. The default is 0. Caution: AtLeast does not protect
+// if the clocks differ by more than d, or if the process dies before d has passed.
 //
 // The lock is released in the background, so no worker waits for the release. To end the process, call [tier.Registry.Shutdown], which
 // waits for this release. [tier.Registry.Close] releases all locks at once.
-func AtLeast(d time.Duration) Option { return option(func(r *slot.Rule) { r.AtLeast = d }) }
+func AtLeast(d time.Duration) Option { return option(func(s *settings) { s.AtLeast = d }) }
 
-// WithWait makes a run wait up to d for the lock. Without this option, a process skips a slot if the lock is taken, so only one process
-// runs each slot. With this option, every process runs each slot, one process after another. A process skips the slot if its wait ends
-// first.
-func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wait = d }) }
+// WithWait makes a run of a job without [WithSchedule] wait up to d for the lock. Without this option, a process skips a slot if the lock is
+// taken, so only one process runs each slot. With this option, every process runs each slot, one process after another. A process skips the
+// slot if its wait ends first.
+func WithWait(d time.Duration) Option { return option(func(s *settings) { s.Wait = d }) }
 
 // WithLogger sets the logger for events that gocron does not report; the default is [slog.Default]. A warning is logged if a lock is lost
 // during a run, because gocron cannot interrupt the job. A warning is also logged if a run is skipped because of an error. If a run is
-// skipped because the lock is taken, a line is logged at level DEBUG.
-func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
+// skipped because the lock is taken, or because the slot was begun before, a line is logged at level DEBUG.
+func WithLogger(log *slog.Logger) Option { return option(func(s *settings) { s.Log = log }) }
 
 // OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if
-// this process runs the slot. If this process does not run the slot, err says why, and wraps [tier.ErrLocked] if another process holds the
-// lock. Use the Slot method of tierprom or tierotel as f.
+// this process runs the slot. If this process does not run the slot, err says why. It wraps [tier.ErrLocked] if another process holds the
+// lock, and [slots.ErrDone] if the slot was begun before. Use the Slot method of tierprom or tierotel as f.
 func OnSlot(f func(path string, err error)) Option {
-	return option(func(r *slot.Rule) { r.OnSlot = f })
+	return option(func(s *settings) { s.OnSlot = f })
 }
 
 // A Locker is a [gocron.Locker].
 type Locker struct {
-	locks *tier.Registry
-	dir   string
-	rule  slot.Rule
+	locks    *tier.Registry
+	dir      string
+	settings settings
 }
 
 // NewLocker returns a locker with one lock per job name. The path of a lock is [tier.Name] of dir and the job name. Caution: jobs with the
-// same name exclude each other. By default gocron uses the name of the function, so give each job its own name. Use jobs with times of
-// day: the slots of [gocron.DurationJob] count from the start of the process, and therefore differ between processes.
+// same name exclude each other. By default gocron uses the name of the function, so give each job its own name. Give each job a schedule
+// with [WithSchedule]. Without it, use jobs with times of day: the slots of [gocron.DurationJob] count from the start of the process, and
+// therefore differ between processes.
 func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	l := &Locker{locks: locks, dir: dir}
 	for _, opt := range opts {
-		opt.apply(&l.rule)
+		opt.apply(&l.settings)
 	}
 	return l
 }
 
 // Lock acquires the lock of the job with the given name. Each call acquires the lock separately, so two runs of one job in one process
-// also exclude each other. If Lock returns an error, gocron skips the run. The error wraps [tier.ErrLocked] if the lock is taken.
+// also exclude each other. If Lock returns an error, gocron skips the run. The error wraps [tier.ErrLocked] if the lock is taken, and
+// [slots.ErrDone] if the slot was begun before.
 func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	mutex := l.locks.Mutex(tier.Name(l.dir, name), tier.WithLinger(0)) // no lingering, because for another process a lingering lock is taken
-	run, err := l.rule.Begin(ctx, mutex)
+	run, err := l.settings.Begin(ctx, mutex, l.settings.schedules[name])
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +113,6 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 
 type lock struct{ *slot.Run }
 
-// Unlock releases the lock. It ignores its context, because gocron passes the context of the job, which has ended when the scheduler is
-// shut down.
-func (l lock) Unlock(context.Context) error { return l.End() }
+// Unlock releases the lock. The ledger then says that the slot is done, because gocron does not pass the error of the job. Unlock ignores
+// its context, because gocron passes the context of the job, which has ended when the scheduler is shut down.
+func (l lock) Unlock(context.Context) error { return l.End(nil) }

@@ -112,10 +112,10 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	})
 	acquire(t, unseen.Mutex("/skipped/a"))
 	slots := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
-	slots.Begin(t.Context(), troubled.Mutex("/skipped/a"))
-	run := need.Get(slots.Begin(t.Context(), troubled.Mutex("/run/healthy")))(t)
-	slots.Begin(t.Context(), troubled.Mutex("/run/healthy")) // this slot is skipped
-	need.OK(t, run.End())
+	slots.Begin(t.Context(), troubled.Mutex("/skipped/a"), nil)
+	run := need.Get(slots.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil))(t)
+	slots.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil) // this slot is skipped
+	need.OK(t, run.End(nil))
 	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
 	locktest.WantErr(t, "Release", leader.Release(), nil)
 	for begun := time.Now(); len(p.ask(t, `tierlock_sessions_expired_total > 3`)) == 0 && time.Since(begun) < hanging; {

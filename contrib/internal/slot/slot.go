@@ -1,5 +1,6 @@
-// Package slot has the common part of the adapters to schedulers. A run takes a lock, and keeps it for a minimum time. If the clock of
-// another scheduler is late, that scheduler then finds the slot taken.
+// Package slot has the common part of the adapters to schedulers. If the schedule of a job is known, the ledger of package slots says which
+// slots were begun. Otherwise a run takes a lock, and keeps it for a minimum time. If the clock of another scheduler is late, that scheduler
+// then finds the lock taken.
 package slot
 
 import (
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/election"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -19,12 +21,13 @@ type Rule struct {
 	AtLeast time.Duration                // the minimum time from the acquisition to the release, even if the run is shorter
 	Log     *slog.Logger                 // nil for slog.Default()
 	OnSlot  func(path string, err error) // nil if there is no observer
+	Now     func() time.Time             // nil for time.Now; replaced in tests by a clock that is wrong
 }
 
 // These are the outcomes of a slot in one process.
 const (
 	ran     = "run"
-	skipped = "skipped" // another process has the lock, or leads
+	skipped = "skipped" // another process has begun the slot, has the lock, or leads
 	failed  = "failed"  // perhaps no process runs the slot: the store did not answer, has refused, or is in a grace period
 )
 
@@ -40,7 +43,7 @@ func Outcome(err error) string {
 	case errors.As(err, &gracePeriod):
 		return failed
 	case errors.As(err, &waited) && (waited.Here != nil || waited.Position > 0),
-		errors.Is(err, tier.ErrLocked), errors.Is(err, election.ErrNotLeader):
+		errors.Is(err, slots.ErrDone), errors.Is(err, tier.ErrLocked), errors.Is(err, election.ErrNotLeader):
 		return skipped
 	}
 	return failed
@@ -50,16 +53,18 @@ func Outcome(err error) string {
 type Run struct {
 	Hold  *tier.Hold
 	until time.Time
+	slot  *slots.Run // nil if the job has no schedule
 }
 
-// Begin acquires the lock as a separate owner, even if ctx carries a hold. Schedulers drop errors. Therefore Begin also logs why a run has
-// no lock. If the lock is lost before [Run.End] has released it, the loss is logged as well.
-func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
-	hold, err := r.acquire(tier.WithoutHold(ctx), m)
+// Begin acquires the lock as a separate owner, even if ctx carries a hold. If the job has a schedule, Begin does so only for a slot that
+// was not begun before. Schedulers drop errors. Therefore Begin also logs why a run has no lock. If the lock is lost before [Run.End] has
+// released it, the loss is logged as well.
+func (r Rule) Begin(ctx context.Context, m *tier.Mutex, schedule slots.Schedule) (*Run, error) {
+	run, err := r.begin(tier.WithoutHold(ctx), m, schedule)
 	begun := false
 	defer func() {
-		if hold != nil && !begun { // OnSlot has panicked, or has ended the goroutine
-			hold.Release()
+		if run != nil && !begun { // OnSlot has panicked, or has ended the goroutine
+			run.Hold.Release()
 		}
 	}()
 	if ctx.Err() == nil { // otherwise this scheduler is stopping
@@ -67,17 +72,37 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex) (*Run, error) {
 	}
 	if err != nil {
 		level := slog.LevelWarn
-		if errors.Is(err, tier.ErrLocked) || ctx.Err() != nil { // normal: another process runs the slot, or this scheduler is stopping
+		if normal := errors.Is(err, slots.ErrDone) || errors.Is(err, tier.ErrLocked); normal || ctx.Err() != nil { // or a scheduler that stops
 			level = slog.LevelDebug
 		}
 		r.log().Log(ctx, level, "job skipped: lock not acquired", "path", m.Path(), "error", err)
 		return nil, err
 	}
-	OnLoss(hold, func(err error) {
-		r.log().Warn("lock of a running job lost: another process may run it, too", "path", m.Path(), "token", hold.Token(), "error", err)
+	token := run.Hold.Token()
+	OnLoss(run.Hold, func(err error) {
+		r.log().Warn("lock of a running job lost: another process may run it, too", "path", m.Path(), "token", token, "error", err)
 	})
 	begun = true
-	return &Run{hold, time.Now().Add(r.AtLeast)}, nil
+	return run, nil
+}
+
+func (r Rule) begin(ctx context.Context, m *tier.Mutex, schedule slots.Schedule) (*Run, error) {
+	if schedule == nil {
+		hold, err := r.acquire(ctx, m)
+		if err != nil {
+			return nil, err
+		}
+		return &Run{Hold: hold, until: time.Now().Add(r.AtLeast)}, nil
+	}
+	now := time.Now
+	if r.Now != nil {
+		now = r.Now
+	}
+	slot, err := slots.New(m, schedule).Begin(ctx, now())
+	if err != nil {
+		return nil, err
+	}
+	return &Run{Hold: tier.HoldFrom(slot.Context(), m), slot: slot}, nil
 }
 
 // Tell calls OnSlot with the path and the error of a slot.
@@ -98,8 +123,14 @@ func (r Rule) acquire(ctx context.Context, m *tier.Mutex) (*tier.Hold, error) {
 
 func (r Rule) log() *slog.Logger { return cmp.Or(r.Log, slog.Default()) }
 
-// End releases the lock. If the minimum time has not passed, the lock is released later, in the background.
-func (r *Run) End() error { return r.Hold.ReleaseAt(r.until) }
+// End records the outcome of the job in the ledger, and releases the lock. Without a schedule there is no ledger; if the minimum time has
+// not passed, the lock is then released later, in the background.
+func (r *Run) End(err error) error {
+	if r.slot != nil {
+		return r.slot.End(err)
+	}
+	return r.Hold.ReleaseAt(r.until)
+}
 
 // OnLoss calls f in a separate goroutine if the lock is lost before hold is released.
 func OnLoss(hold *tier.Hold, f func(err error)) {

@@ -2,6 +2,7 @@ package slot_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -15,11 +16,38 @@ import (
 	"github.com/tierlock/tierlock/election"
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var minutes = slots.Every(time.Minute, time.Time{})
+
+// A job with a schedule asks the ledger. Without an answer, the scheduler has to go on at some time.
+func TestOutcomesOfASlotOfASchedule(t *testing.T) {
+	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
+		var told []string
+		rule := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: func(path string, err error) {
+			told = append(told, path+" "+slot.Outcome(err))
+		}}
+		mu, late := locktest.Dial(t, srv).Mutex("/jobs/a"), rule
+		late.Now = func() time.Time { return time.Now().Add(-time.Minute) }
+		run := need.Get(rule.Begin(t.Context(), mu, minutes))(t)
+		need.WantErr(t, "Begin of a late process", need.ErrOf(late.Begin(t.Context(), mu, minutes)), slots.ErrDone)
+		time.Sleep(time.Minute)
+		need.WantErr(t, "Begin while the run goes on", need.ErrOf(rule.Begin(t.Context(), mu, minutes)), tier.ErrLocked)
+		failed := errors.New("no paper")
+		need.WantErr(t, "End", run.End(failed), failed)
+		srv.Freeze()
+		start := time.Now()
+		need.WantErr(t, "Begin without the store", need.ErrOf(rule.Begin(t.Context(), mu, minutes)), tier.ErrUnavailable)
+		need.AtMost(t, "the scheduler was kept for", time.Since(start), 10*time.Second)
+		srv.Unfreeze()
+		need.List(t, "told", told, "/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed")
+	})
+}
 
 // A slot that no process runs has the outcome failed, which raises an alarm. A slot that another process runs has the outcome skipped.
 func TestOutcomesOfASlot(t *testing.T) {
@@ -30,8 +58,8 @@ func TestOutcomesOfASlot(t *testing.T) {
 			told = append(told, path+" "+slot.Outcome(err))
 		}}
 		begin := func(ctx context.Context, rule slot.Rule) {
-			if run, err := rule.Begin(ctx, locks.Mutex("/jobs/a")); err == nil {
-				need.OK(t, run.End())
+			if run, err := rule.Begin(ctx, locks.Mutex("/jobs/a"), nil); err == nil {
+				need.OK(t, run.End(nil))
 			}
 		}
 		stopped, stop := context.WithCancel(t.Context())
@@ -59,20 +87,23 @@ func TestOutcomesOfASlot(t *testing.T) {
 	ends := map[string]func(){"panics": func() { panic("a test") }, "ends the goroutine": runtime.Goexit}
 	need.Each(t, ends, func(t *testing.T, end func()) {
 		locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
-			mu, over := locktest.Dial(t, srv).Mutex("/jobs/a"), make(chan struct{})
-			go func() {
-				defer close(over)
-				defer func() { _ = recover() }()
-				slot.Rule{OnSlot: func(string, error) { end() }}.Begin(t.Context(), mu)
-			}()
-			<-over
-			need.OK(t, need.Get(mu.TryAcquire(t.Context()))(t).Release()) // no lock is left
+			for path, schedule := range map[string]slots.Schedule{"/jobs/a": nil, "/jobs/b": minutes} {
+				mu, over := locktest.Dial(t, srv).Mutex(path), make(chan struct{})
+				go func() {
+					defer close(over)
+					defer func() { _ = recover() }()
+					slot.Rule{OnSlot: func(string, error) { end() }}.Begin(t.Context(), mu, schedule)
+				}()
+				<-over
+				need.OK(t, need.Get(mu.TryAcquire(t.Context()))(t).Release()) // no lock is left
+			}
 		})
 	})
 	gracePeriod := &tier.GracePeriodError{Until: time.Now()}
-	for want, err := range map[string]error{
-		"skipped": fmt.Errorf("elector: %w", election.ErrNotLeader),
-		"failed":  fmt.Errorf("%w: %w", gracePeriod, tier.ErrLocked),
+	for err, want := range map[error]string{
+		fmt.Errorf("elector: %w", election.ErrNotLeader):  "skipped",
+		fmt.Errorf("begun: %w", slots.ErrDone):            "skipped",
+		fmt.Errorf("%w: %w", gracePeriod, tier.ErrLocked): "failed",
 	} {
 		got := slot.Outcome(err)
 		need.That(t, fmt.Sprintf("%v: %q, want %q", err, got, want), got == want && slices.Contains(slot.Outcomes[:], got))
