@@ -17,27 +17,38 @@ import (
 	"github.com/reugn/go-quartz/job"
 	"github.com/reugn/go-quartz/quartz"
 
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
 
-// A once is a job that only one process runs per slot. The lock is kept for atLeast, so that a process whose clock is late finds it taken.
+// A once is a job that runs once per slot, in one of the processes. A ledger beside the lock says which slots were begun.
 type once struct {
 	quartz.Job
-	mutex   *tier.Mutex
-	atLeast time.Duration
+	slots *slots.Job
 }
 
 func (o once) Execute(ctx context.Context) error {
-	hold, err := o.mutex.TryAcquire(ctx)
-	if errors.Is(err, tier.ErrLocked) {
-		return nil // another process runs this slot
+	run, err := o.slots.Begin(ctx, time.Now())
+	if errors.Is(err, slots.ErrDone) || errors.Is(err, tier.ErrLocked) {
+		return nil // another process has begun this slot, or an earlier one is still running
 	}
 	if err != nil {
 		return err
 	}
-	defer hold.ReleaseAt(time.Now().Add(o.atLeast)) // released in the background, atLeast after the start of the job
-	return o.Job.Execute(hold.Context(ctx))
+	defer run.End(errors.New("the job panicked")) // after another End this has no effect
+	return run.End(o.Job.Execute(run.Context()))
+}
+
+// scheduleOf returns the slots of a trigger.
+func scheduleOf(trigger quartz.Trigger) slots.Schedule {
+	return func(after time.Time) time.Time {
+		next, err := trigger.NextFireTime(after.UnixNano())
+		if err != nil { // the trigger does not fire again
+			return time.Time{}
+		}
+		return time.Unix(0, next)
+	}
 }
 
 func main() {
@@ -66,7 +77,7 @@ func serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	task := once{job.NewFunctionJob(work), locks.Mutex("/jobs/work"), 500 * time.Millisecond}
+	task := once{job.NewFunctionJob(work), slots.New(locks.Mutex("/jobs/work"), scheduleOf(trigger))}
 	if err := scheduler.ScheduleJob(quartz.NewJobDetail(task, quartz.NewJobKey("work")), trigger); err != nil {
 		return err
 	}
@@ -76,7 +87,7 @@ func serve(ctx context.Context) error {
 	defer cancel()
 	scheduler.Stop()
 	scheduler.Wait(end)
-	return locks.Shutdown(end) // waits until the minimum times have passed
+	return locks.Shutdown(end)
 }
 
 // work is the job. It records the slot that it runs. Its context ends if the lock is lost.

@@ -17,6 +17,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/tierlock/tierlock/contrib/gocronlock"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock"
 )
@@ -40,7 +41,8 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	defer locks.Close()
-	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.AtLeast(500*time.Millisecond)) // no clock is late by half a second
+	seconds := slots.Every(time.Second, time.Time{}) // the times of the job below
+	locker := gocronlock.NewLocker(locks, "/jobs", gocronlock.WithSchedule("work", seconds))
 	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
 	if err != nil {
 		return err
