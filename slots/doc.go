@@ -41,13 +41,13 @@
 //
 // # With another scheduler
 //
-// A scheduler that has its own loop calls [Job.Begin] instead of Run, in each process, when it starts a run. Packages gocronlock and cronlock
-// do this for gocron and robfig/cron. A slot then runs at most once, but in whichever process comes first, and nothing is caught up. The
-// slots are those of the process that begins them: if the clock of a process is ahead, its slots run early, and the others find them done.
+// A scheduler that has its own loop calls [Job.Begin] instead of Run, in each process, when it starts a run. Packages gocronlock and
+// cronlock do this for gocron and robfig/cron. A slot then runs at most once, in the process that comes first, and nothing is caught up. If
+// the clock of a process is ahead, its slots run early, and the other processes find them begun.
 //
 // # What it costs
 //
 // A slot takes two writes: one at its beginning and one at its end. A process that takes over loads the ledger once. A waiting process only
-// has its place in the queue, and sends no requests for slots. With Begin, a slot takes six requests in the process that runs it, and one or
-// two in each other process.
+// has its place in the queue, and sends no requests for slots. With Begin, a slot takes six requests in the process that runs it, and one
+// or two in each other process.
 package slots

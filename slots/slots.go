@@ -334,8 +334,8 @@ func (t *tenure) start(slot Slot, now time.Time) (*Run, error) {
 	return &Run{tenure: t, slot: slot, started: time.Now()}, nil
 }
 
-// end records the outcome of a run, and reports it. If the run has lost the lock, end records no outcome. If the run returned an error after
-// ctx had ended, end records none either.
+// end records the outcome of a run, and reports it. If the run has lost the lock, end records no outcome. If the run returned an error
+// after ctx had ended, end records none either.
 func (r *Run) end(err error) Event {
 	t, l := r.tenure, ledger{Slot: r.slot.Time, State: done, Attempt: r.slot.Attempt}
 	e := Event{Kind: Ran, Slot: r.slot, Took: time.Since(r.started), Err: err}
