@@ -70,7 +70,8 @@ func AfterError(retries int, backoff time.Duration) Option {
 // and with [All] every missed slot runs.
 func CatchUp(n int) Option { return func(j *Job) { j.catchUp = n } }
 
-// OnSlot calls f for each [Event], in the goroutine of Run. If f blocks, it delays the slots.
+// OnSlot calls f for each [Event], in the goroutine of Run. If f blocks, it delays the slots. For metrics, use the method SlotEvent of
+// tierprom or tierotel as f.
 func OnSlot(f func(Event)) Option { return func(j *Job) { j.onSlot = f } }
 
 // A Kind is a kind of [Event].
@@ -89,6 +90,7 @@ const (
 // An Event describes what happened to a slot.
 type Event struct {
 	Kind  Kind
+	Path  string // of the lock
 	Slot  Slot
 	Count int           // of Skipped: how many slots were skipped; Slot is the newest of them
 	Took  time.Duration // of Ran, Failed and Lost: how long the run took
@@ -114,6 +116,12 @@ func New(mutex *tier.Mutex, schedule Schedule, opts ...Option) *Job {
 		opt(j)
 	}
 	return j
+}
+
+// report calls the function of OnSlot.
+func (j *Job) report(e Event) {
+	e.Path = j.mutex.Path()
+	j.onSlot(e)
 }
 
 // ErrNoSlot means that the schedule has no further slot.
@@ -218,7 +226,7 @@ func (t *tenure) load() (found bool, err error) {
 
 // crashed reports that the slot in the ledger was begun, and does not run again.
 func (t *tenure) crashed() {
-	t.onSlot(Event{Kind: Skipped, Slot: Slot{Time: t.ledger.Slot, Attempt: t.ledger.Attempt}, Count: 1})
+	t.report(Event{Kind: Skipped, Slot: Slot{Time: t.ledger.Slot, Attempt: t.ledger.Attempt}, Count: 1})
 }
 
 // note writes the ledger. The end of the context of Run does not prevent this, but the loss of the lock does.
@@ -280,7 +288,7 @@ func (t *tenure) due(last, now time.Time, n int) (due time.Time, missed bool, er
 		}
 	}
 	if count > 0 {
-		t.onSlot(Event{Kind: Skipped, Slot: Slot{Time: left, Late: now.Sub(left)}, Count: count})
+		t.report(Event{Kind: Skipped, Slot: Slot{Time: left, Late: now.Sub(left)}, Count: count})
 	}
 	if len(newest) > 0 {
 		return newest[0], true, nil
@@ -317,7 +325,7 @@ func (t *tenure) run(slot Slot, how Kind, f func(context.Context, Slot) error) e
 		return err
 	}
 	if how != "" {
-		t.onSlot(Event{Kind: how, Slot: r.slot})
+		t.report(Event{Kind: how, Slot: r.slot})
 	}
 	if e := r.end(f(t.ctx, r.slot)); e.Kind == Lost {
 		return e.Err
@@ -352,6 +360,6 @@ func (r *Run) end(err error) Event {
 	} else if loss := t.hold.Err(); loss != nil {
 		e.Kind, e.Err = Lost, errors.Join(err, loss)
 	}
-	t.onSlot(e)
+	t.report(e)
 	return e
 }

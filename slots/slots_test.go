@@ -72,6 +72,7 @@ func (f *fleet) happened(e slots.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events = append(f.events, e)
+	need.Equal(f, "the path of an event", e.Path, path)
 	if e.Kind == slots.Ran {
 		f.done[e.Slot.Time] = true
 	}

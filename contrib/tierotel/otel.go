@@ -20,7 +20,8 @@
 //	tierlock.hold.duration  histogram, s   released holds of locks, without semaphores
 //	tierlock.losses         counter        lost holds, and lost permits of one Acquire, counted at the loss, by tierlock.cause
 //	tierlock.failures       counter        failed acquisitions, by error.type: timeout, canceled, closed, lost or other
-//	tierlock.slots          counter        slots of jobs, by tierlock.outcome: run, skipped (another process runs the slot), failed
+//	tierlock.slots          counter        slots of jobs, by tierlock.outcome: run, skipped (another process runs the slot), failed, missed
+//	                                       (no process runs the slot, or its process died)
 //	tierlock.permits        updowncounter  permits of semaphores held now
 //	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
 //	tierlock.oldest_hold    gauge, s       the age of the oldest current hold
@@ -58,6 +59,7 @@ import (
 	"github.com/tierlock/tierlock/contrib/internal/patterns"
 	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -105,7 +107,7 @@ func New(opts ...Option) (*Telemetry, error) {
 		metric.WithDescription("Acquisitions that ended without the lock; without TryAcquire."))
 	failed = append(failed, err)
 	t.slots, err = t.meter.Int64Counter("tierlock.slots", metric.WithUnit("{slot}"), metric.WithDescription(
-		"Slots of scheduled jobs: run here, skipped because another process runs them, or failed for another reason."))
+		"Slots of scheduled jobs: run here, skipped because another process runs them, failed for another reason, or missed by all."))
 	failed = append(failed, err)
 	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits of semaphores that this process holds now."))
@@ -124,6 +126,13 @@ func (t *Telemetry) Observer() tier.Observer {
 // Slot counts a slot, a scheduled time of a job. Pass this method to the option OnSlot of the scheduler adapters.
 func (t *Telemetry) Slot(path string, err error) {
 	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
+}
+
+// SlotEvent counts the end of a slot, and missed slots. Pass this method to [slots.OnSlot].
+func (t *Telemetry) SlotEvent(e slots.Event) {
+	if outcome, n := slot.OutcomeOf(e); n > 0 {
+		t.slots.Add(context.Background(), int64(n), metric.WithAttributes(t.pattern(e.Path), outcomeOf(outcome)))
+	}
 }
 
 // Register adds metrics of the current state of a registry. The state is read at each collection of metrics, until you call Unregister on

@@ -22,6 +22,7 @@ import (
 	"github.com/tierlock/tierlock/contrib/tierotel"
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
@@ -182,7 +183,7 @@ func zeros() (lines []string) {
 		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
 			lines = append(lines, fmt.Sprintf("tierlock.losses 0 tierlock.cause=%s,tierlock.path=%s", cause, path))
 		}
-		for _, outcome := range []string{"run", "skipped", "failed"} {
+		for _, outcome := range []string{"run", "skipped", "failed", "missed"} {
 			lines = append(lines, fmt.Sprintf("tierlock.slots 0 tierlock.outcome=%s,tierlock.path=%s", outcome, path))
 		}
 		for _, kind := range []string{"timeout", "canceled", "closed", "lost", "other"} {
@@ -231,9 +232,13 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 		b.acquire(b.Context(), b.locks.Mutex("/customers/7")).Release()
 		b.telemetry.Slot("/jobs/a", nil)
 		b.telemetry.Slot("/jobs/a", tier.ErrLocked)
+		b.telemetry.SlotEvent(slots.Event{Kind: slots.Failed, Path: "/jobs/b"})
+		b.telemetry.SlotEvent(slots.Event{Kind: slots.Skipped, Path: "/jobs/b", Count: 2})
+		b.telemetry.SlotEvent(slots.Event{Kind: slots.Retried, Path: "/jobs/b"})
 		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0", "tierlock.give_ups 2", "tierlock.give_up.time 0",
 			"tierlock.groups 0", "tierlock.grouped 0",
 			"tierlock.slots 1 tierlock.outcome=run,tierlock.path=/jobs/*", "tierlock.slots 1 tierlock.outcome=skipped,tierlock.path=/jobs/*",
+			"tierlock.slots 1 tierlock.outcome=failed,tierlock.path=/jobs/*", "tierlock.slots 2 tierlock.outcome=missed,tierlock.path=/jobs/*",
 			"tierlock.oldest_hold 0 tierlock.path=/jobs/*", "tierlock.oldest_wait 0 tierlock.path=/jobs/*",
 			"tierlock.acquisitions 2 tierlock.source=found", "tierlock.acquisitions 1 tierlock.source=hand-off",
 			"tierlock.wait.duration 1×, 1s tierlock.path=/jobs/*,tierlock.source=hand-off",

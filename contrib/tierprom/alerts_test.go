@@ -25,6 +25,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -81,7 +82,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	stopping := &hasGracePeriod{Tier: dial(t, shared)}
 	healthy, healthyPage := process(t, shared, "/healthy/*", "/elections/healthy")
 	metrics := need.Get(tierprom.New(tierprom.WithPaths(
-		"/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/skipped/*", "/run/healthy", "/elections/lost")))(t)
+		"/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/skipped/*", "/missed/*", "/run/healthy", "/elections/lost")))(t)
 	troubled, troubledPage := followed(t, stopping, metrics)
 	cut, cutPage := process(t, own, "/lost/*")
 	unseen, _ := process(t, shared)
@@ -111,10 +112,11 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		}
 	})
 	acquire(t, unseen.Mutex("/skipped/a"))
-	slots := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
-	slots.Begin(t.Context(), troubled.Mutex("/skipped/a"), nil)
-	run := need.Get(slots.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil))(t)
-	slots.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil) // this slot is skipped
+	metrics.SlotEvent(slots.Event{Kind: slots.Skipped, Path: "/missed/a", Count: 2})
+	rule := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
+	rule.Begin(t.Context(), troubled.Mutex("/skipped/a"), nil)
+	run := need.Get(rule.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil))(t)
+	rule.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil) // this slot is skipped
 	need.OK(t, run.End(nil))
 	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
 	locktest.WantErr(t, "Release", leader.Release(), nil)
@@ -138,6 +140,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		`alertname="TierlockOrphan", path="/orphan/*"`,
 		`alertname="TierlockNobodyLeads", path="/elections/lost"`,
 		`alertname="TierlockNobodyRuns", path="/skipped/*"`,
+		`alertname="TierlockSlotMissed", path="/missed/*"`,
 	}
 	for _, alert := range alerts {
 		p.eventually(t, fired(alert))

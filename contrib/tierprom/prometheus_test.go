@@ -2,6 +2,7 @@ package tierprom_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +23,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/internal/zknode"
+	"github.com/tierlock/tierlock/memlock"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
@@ -108,6 +112,7 @@ func TestScrape(t *testing.T) {
 	metrics.Slot("/jobs/report", nil)
 	metrics.Slot("/jobs/report", fmt.Errorf("try: %w", tier.ErrLocked))
 	metrics.Slot("/jobs/sweep", context.Canceled)
+	slotEvents(t, metrics)
 	ctx, giveUp := context.WithCancel(t.Context())
 	second := make(chan error)
 	go func() { second <- need.ErrOf(locks.Mutex("/jobs/kept").Acquire(ctx)) }()
@@ -126,6 +131,9 @@ func TestScrape(t *testing.T) {
 		`tierlock_slots_total{outcome="skipped",path="/jobs/*"} 1`,
 		`tierlock_slots_total{outcome="failed",path="/jobs/*"} 1`,
 		`tierlock_slots_total{outcome="run",path="other"} 0`,
+		`tierlock_slots_total{outcome="run",path="/customers/*/*"} 4`,
+		`tierlock_slots_total{outcome="failed",path="/customers/*/*"} 1`,
+		`tierlock_slots_total{outcome="missed",path="/customers/*/*"} 2`,
 		"tierlock_give_up_seconds_count 300\n", "tierlock_groups_total ", "tierlock_grouped_commands_total ",
 		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_grace_period 0\n",
 		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
@@ -134,6 +142,27 @@ func TestScrape(t *testing.T) {
 	need.AtMost(t, "lines on the page", strings.Count(text, "\n"), 360)
 	hold.Release()
 	locks.Close()
+}
+
+// slotEvents runs a job of package slots that fails once, and takes so long once that two slots are missed.
+func slotEvents(t *testing.T, metrics *tierprom.Metrics) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := need.Get(memlock.NewServer().Connect())(t)
+		defer locks.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute+time.Second)
+		defer cancel()
+		job := slots.New(locks.Mutex("/customers/7/bill"), slots.Every(time.Minute, time.Time{}), slots.CatchUp(0), slots.OnSlot(metrics.SlotEvent))
+		err := job.Run(ctx, func(_ context.Context, slot slots.Slot) error {
+			switch slot.Time.Minute() {
+			case 1:
+				return errors.New("no paper")
+			case 3:
+				time.Sleep(150 * time.Second)
+			}
+			return nil
+		})
+		need.WantErr(t, "Run", err, context.DeadlineExceeded)
+	})
 }
 
 // The documentation of the package lists all metrics. A name that begins like the previous name is abbreviated.
@@ -221,7 +250,7 @@ func TestLossesAndWaitsInVainBeginAtZero(t *testing.T) {
 		for _, cause := range []tier.LossCause{tier.LossOfLease, tier.LossOfSession, tier.LossByDeletion, tier.LossByClose, tier.LossOtherwise} {
 			want = append(want, fmt.Sprintf("tierlock_losses_total{cause=%q,path=%q} 0\n", cause, path))
 		}
-		for _, outcome := range []string{"run", "skipped", "failed"} {
+		for _, outcome := range []string{"run", "skipped", "failed", "missed"} {
 			want = append(want, fmt.Sprintf("tierlock_slots_total{outcome=%q,path=%q} 0\n", outcome, path))
 		}
 		wantOn(t, page, want...)

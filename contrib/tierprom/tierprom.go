@@ -22,7 +22,8 @@
 //	tierlock_held_locks{path}           locks held now: 1 for the path of an election if this process leads
 //	tierlock_oldest_hold_seconds{path}  age of the oldest current hold
 //	tierlock_oldest_wait_seconds{path}  age of the oldest current wait of more than a second
-//	tierlock_slots_total{path,outcome}  slots of the adapters' jobs; outcome is run, skipped (another process has the lock) or failed
+//	tierlock_slots_total{path,outcome}  slots of jobs; outcome is run, skipped (another process runs the slot), failed or missed (no
+//	                                    process runs the slot, or its process died)
 //	tierlock_connected                  1 while there is a connection and a session; absent with package dropin
 //	tierlock_grace_period               1 during a grace period of the store
 //	tierlock_sessions_expired_total
@@ -53,6 +54,7 @@ import (
 	"github.com/tierlock/tierlock/contrib/internal/patterns"
 	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/slots"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -123,7 +125,7 @@ func New(opts ...Option) (*Metrics, error) {
 	m.losses = counter("tierlock_losses_total",
 		"Lost holds of locks, and lost permits of one call, counted once each, as soon as the loss is known.", "path", "cause")
 	m.slots = counter("tierlock_slots_total",
-		"Slots of scheduled jobs: run here, skipped because another process runs them, or failed for another reason.",
+		"Slots of scheduled jobs: run here, skipped because another process runs them, failed for another reason, or missed by all.",
 		"path", "outcome")
 	m.permits = gauge("tierlock_permits", "Permits of semaphores that this process holds now.", "path")
 	m.connected = gauge("tierlock_connected", "1 while this process has a connection and a session, else 0.")
@@ -167,6 +169,13 @@ func (m *Metrics) begin() {
 // Slot counts a slot, a scheduled time of a job. Pass this method to the option OnSlot of the scheduler adapters.
 func (m *Metrics) Slot(path string, err error) {
 	m.slots.WithLabelValues(m.patterns.Of(path), slot.Outcome(err)).Inc()
+}
+
+// SlotEvent counts the end of a slot, and missed slots. Pass this method to [slots.OnSlot].
+func (m *Metrics) SlotEvent(e slots.Event) {
+	if outcome, n := slot.OutcomeOf(e); n > 0 {
+		m.slots.WithLabelValues(m.patterns.Of(e.Path), outcome).Add(float64(n))
+	}
 }
 
 // Follow adds metrics of the current state of a registry. The registry must have been created with m.Observer(). Call Follow once. Without

@@ -28,11 +28,12 @@ type Rule struct {
 const (
 	ran     = "run"
 	skipped = "skipped" // another process has begun the slot, has the lock, or leads
-	failed  = "failed"  // perhaps no process runs the slot: the store did not answer, has refused, or is in a grace period
+	failed  = "failed"  // perhaps no process runs the slot: the store did not answer, has refused, or is in a grace period; or the job failed
+	missed  = "missed"  // no process runs the slot, or its process died
 )
 
-// Outcomes has all possible results of Outcome.
-var Outcomes = [...]string{ran, skipped, failed}
+// Outcomes has all possible results of Outcome and OutcomeOf.
+var Outcomes = [...]string{ran, skipped, failed, missed}
 
 // Outcome returns the outcome of a slot for which OnSlot is called with err.
 func Outcome(err error) string {
@@ -47,6 +48,20 @@ func Outcome(err error) string {
 		return skipped
 	}
 	return failed
+}
+
+// OutcomeOf returns the outcome of slots that an event of package slots describes, and the number of these slots. The number is 0 if the
+// event is not the end of a slot.
+func OutcomeOf(e slots.Event) (outcome string, count int) {
+	switch e.Kind {
+	case slots.Ran:
+		return ran, 1
+	case slots.Failed, slots.Lost:
+		return failed, 1
+	case slots.Skipped:
+		return missed, e.Count
+	}
+	return "", 0
 }
 
 // A Run is a run that holds its lock.

@@ -23,6 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+func TestOutcomesOfEvents(t *testing.T) {
+	for kind, want := range map[slots.Kind]string{
+		slots.Ran: "1 run", slots.Failed: "1 failed", slots.Lost: "1 failed", slots.Skipped: "7 missed", slots.Retried: "0 ", slots.CaughtUp: "0 ",
+	} {
+		outcome, n := slot.OutcomeOf(slots.Event{Kind: kind, Count: 7})
+		need.Equal(t, string(kind), fmt.Sprint(n, " ", outcome), want)
+		need.That(t, string(kind)+" is not among the outcomes", n == 0 || slices.Contains(slot.Outcomes[:], outcome))
+	}
+}
+
 var minutes = slots.Every(time.Minute, time.Time{})
 
 // A job with a schedule asks the ledger. Without an answer, the scheduler has to go on at some time.
