@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (j *Job) Begin(ctx context.Context, now time.Time) (run *Run, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, patience, tier.ErrUnavailable)
 	defer cancel()
 	l, found, err := load(limited, j.mutex)
-	if err == nil && found {
+	if found {
 		err = j.isDue(l.Slot, now) // most processes learn here that the slot was begun, and take no lock
 	}
 	if err != nil {
@@ -83,44 +84,41 @@ func (j *Job) isDue(last, now time.Time) error {
 // lock.
 func (t *tenure) newest(now time.Time) (Slot, error) {
 	found, err := t.load()
-	last := t.ledger.Slot
-	if err == nil && !found {
-		last, err = t.before(now)
-	}
-	if err == nil {
-		err = t.isDue(last, now)
-	}
 	if err != nil {
+		return Slot{}, err
+	}
+	last := t.ledger.Slot
+	if !found {
+		last = t.before(now)
+	}
+	if err := t.isDue(last, now); err != nil {
 		return Slot{}, err
 	}
 	if t.ledger.State == begun {
 		t.crashed()
 	}
 	due, _, err := t.due(last, now, 1)
-	if err == nil {
-		err = context.Cause(t.ctx) // the search for the newest slot ends early when ctx ends
-	}
-	return Slot{Time: due, Attempt: 1}, err
+	return Slot{Time: due, Attempt: 1}, cmp.Or(err, context.Cause(t.ctx)) // the search for the newest slot ends early when ctx ends
 }
 
-// before returns a time after which one slot comes until now. If the schedule has no slot until now, before returns now. A schedule only
-// finds the next slot, so before looks further and further back.
-func (t *tenure) before(now time.Time) (last time.Time, err error) {
+// before returns a time after which one slot comes until now. If the schedule has no slot until now, or fails, none comes after the result.
+// A schedule only finds the next slot, so before looks further and further back.
+func (t *tenure) before(now time.Time) time.Time {
 	for back := time.Minute; back > 0; back *= 2 { // until it overflows
-		last = now.Add(-back)
+		last := now.Add(-back)
 		next, err := t.after(last)
 		if err != nil {
-			return last, err
+			return last
 		}
 		for !next.After(now) {
 			after, err := t.after(next)
 			if err != nil || after.After(now) {
-				return last, nil
+				return last
 			}
 			last, next = next, after
 		}
 	}
-	return now, nil
+	return now
 }
 
 // Context returns the context for the work of the slot. It carries the hold ([tier.HoldFrom]). It ends when the ctx of [Job.Begin] ends,

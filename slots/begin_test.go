@@ -208,6 +208,20 @@ func TestBeginLoadsTheLedgerAgainUnderTheLock(t *testing.T) {
 		run := need.Get(begin(slow))(t)
 		need.Equal(t, "late, because the store is slow", run.Slot().Late, time.Second)
 		need.OK(t, run.End(nil))
+
+		loads := 0
+		server.Script(func(_ string, c queue.Command) (f memory.Fault) {
+			if c.Op == queue.Load {
+				if loads++; loads == 2 {
+					f.Refused = queue.Denied
+				}
+			}
+			return f
+		})
+		time.Sleep(time.Minute)
+		run, err := begin(fast)
+		need.That(t, "a run although the ledger could not be loaded under the lock", run == nil && err != nil)
+		need.OK(t, need.Get(begin(fast))(t).End(nil))
 	})
 }
 
@@ -237,6 +251,10 @@ func TestBeginThatFailsLeavesNoLock(t *testing.T) {
 		need.WantErr(t, "Begin", never, slots.ErrNoSlot)
 		need.WantMention(t, never, "/never")
 		need.WantMention(t, begin("/back", func(after time.Time) time.Time { return after.Add(-time.Second) }), "/back", "goes backwards")
+		run := need.Get(slots.New(locks.Mutex("/ahead"), minutes).Begin(f.Context(), time.Now().Add(time.Hour)))(t)
+		need.OK(t, run.End(nil))
+		need.WantErr(t, "Begin of a process whose clock is late", begin("/ahead", minutes), slots.ErrDone)
+		need.WantMention(t, begin("/ahead", func(after time.Time) time.Time { return after.Add(-time.Second) }), "/ahead", "goes backwards")
 		need.WantErr(t, "Begin before the first slot", begin("/later", later), slots.ErrDone)
 		time.Sleep(time.Hour)
 		need.OK(t, begin("/later", later))
@@ -250,6 +268,7 @@ func TestBeginThatFailsLeavesNoLock(t *testing.T) {
 		need.OK(t, hold.Release())
 		need.OK(t, begin("/other", minutes))
 		time.Sleep(time.Hour)
+		need.WantErr(t, "Begin long after the last slot", begin("/past", later), slots.ErrNoSlot)
 		ctx, cancel := context.WithCancel(f.Context())
 		canceling := func(after time.Time) time.Time {
 			if after.Minute() == 30 {
@@ -279,7 +298,11 @@ func TestFirstBeginFindsTheNewestSlot(t *testing.T) {
 			locks := f.connect()
 			defer locks.Close()
 			now := time.Now().Add(1234567 * time.Microsecond)
-			job := slots.New(locks.Mutex(path), slots.Every(interval, time.Time{}), slots.OnSlot(f.happened))
+			every := slots.Every(interval, time.Time{})
+			job := slots.New(locks.Mutex(path), func(after time.Time) time.Time {
+				need.That(t, "the schedule is asked for the beginning of time", !after.IsZero())
+				return every(after)
+			}, slots.OnSlot(f.happened))
 			run := need.Get(job.Begin(f.Context(), now))(t)
 			need.Equal(t, "the slot", run.Slot().Time, now.UTC().Truncate(interval))
 			need.OK(t, run.End(nil))
