@@ -63,9 +63,9 @@ func WithSchedule(name string, schedule slots.Schedule) Option {
 // waits for this release. [tier.Registry.Close] releases all locks at once.
 func AtLeast(d time.Duration) Option { return option(func(s *settings) { s.AtLeast = d }) }
 
-// WithWait makes a run of a job without [WithSchedule] wait up to d for the lock. Without this option, a process skips a slot if the lock is
-// taken, so only one process runs each slot. With this option, every process runs each slot, one process after another. A process skips the
-// slot if its wait ends first.
+// WithWait makes a run of a job without [WithSchedule] wait up to d for the lock. Without this option, a process skips a slot if the lock
+// is taken, so only one process runs each slot. With this option, every process runs each slot, one process after another. A process skips
+// the slot if its wait ends first.
 func WithWait(d time.Duration) Option { return option(func(s *settings) { s.Wait = d }) }
 
 // WithLogger sets the logger for events that gocron does not report; the default is [slog.Default]. A warning is logged if a lock is lost

@@ -151,7 +151,8 @@ func slotEvents(t *testing.T, metrics *tierprom.Metrics) {
 		defer locks.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute+time.Second)
 		defer cancel()
-		job := slots.New(locks.Mutex("/customers/7/bill"), slots.Every(time.Minute, time.Time{}), slots.CatchUp(0), slots.OnSlot(metrics.SlotEvent))
+		minutes := slots.Every(time.Minute, time.Time{})
+		job := slots.New(locks.Mutex("/customers/7/bill"), minutes, slots.CatchUp(0), slots.OnSlot(metrics.SlotEvent))
 		err := job.Run(ctx, func(_ context.Context, slot slots.Slot) error {
 			switch slot.Time.Minute() {
 			case 1:

@@ -1,6 +1,6 @@
 // Package slot has the common part of the adapters to schedulers. If the schedule of a job is known, the ledger of package slots says which
-// slots were begun. Otherwise a run takes a lock, and keeps it for a minimum time. If the clock of another scheduler is late, that scheduler
-// then finds the lock taken.
+// slots were begun. Otherwise a run takes a lock, and keeps it for a minimum time. If the clock of another scheduler is late, that
+// scheduler then finds the lock taken.
 package slot
 
 import (

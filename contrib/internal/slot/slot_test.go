@@ -25,7 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOutcomesOfEvents(t *testing.T) {
 	for kind, want := range map[slots.Kind]string{
-		slots.Ran: "1 run", slots.Failed: "1 failed", slots.Lost: "1 failed", slots.Skipped: "7 missed", slots.Retried: "0 ", slots.CaughtUp: "0 ",
+		slots.Ran: "1 run", slots.Failed: "1 failed", slots.Lost: "1 failed", slots.Skipped: "7 missed",
+		slots.Retried: "0 ", slots.CaughtUp: "0 ",
 	} {
 		outcome, n := slot.OutcomeOf(slots.Event{Kind: kind, Count: 7})
 		need.Equal(t, string(kind), fmt.Sprint(n, " ", outcome), want)
