@@ -49,5 +49,5 @@
 //
 // A slot takes two writes: one at its beginning and one at its end. A process that takes over loads the ledger once. A waiting process only
 // has its place in the queue, and sends no requests for slots. With Begin, a slot takes six requests in the process that runs it, and one
-// or two in each other process.
+// or two in each other process; on ZooKeeper about twice as many.
 package slots
