@@ -7,6 +7,7 @@ require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/robfig/cron/v3 v3.0.1
 	github.com/tierlock/tierlock v0.0.0
 	github.com/tierlock/tierlock/etcdlock v0.0.0
 	github.com/tierlock/tierlock/mysqllock v0.0.0

@@ -22,16 +22,16 @@ type child struct {
 	had      bool // the command had the terminal when it was stopped
 }
 
-// startChild starts the command in a separate process group. It makes this group the foreground group of the terminal, unless another group
-// may want the terminal.
-func startChild(command, env []string) (*child, error) {
+// startChild starts the command in a separate process group. If the command is interactive, this group becomes the foreground group of the
+// terminal, unless another group may want the terminal.
+func startChild(command, env []string, interactive bool) (*child, error) {
 	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: openTerminal()}
 	c.shell, _ = syscall.Getpgid(os.Getppid())
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	// In a pipeline, other processes may want the terminal as well. In that case the command gets it only when it asks for it.
-	foreground := isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && c.terminal.foreground() == c.shell
+	foreground := interactive && isOurTerminal(os.Stdin) && isOurTerminal(os.Stdout) && c.terminal.foreground() == c.shell
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: foreground, Ctty: 0}
 	dieWithParent(cmd.SysProcAttr)
 	adopt()

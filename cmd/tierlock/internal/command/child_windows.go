@@ -32,7 +32,7 @@ type child struct {
 }
 
 // startChild starts the command. The command becomes a member of the job before it can start other processes.
-func startChild(command, env []string) (*child, error) {
+func startChild(command, env []string, _ bool) (*child, error) {
 	const suspended = 0x4
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)

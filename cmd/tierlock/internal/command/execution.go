@@ -40,6 +40,7 @@ func (e *execution) mind() error {
 		select {
 		case sig := <-e.signals:
 			e.child.forward(sig.(syscall.Signal))
+			e.endsSlots(sig.(syscall.Signal))
 		case <-look.C: // the front may be stopped, and send no more questions
 			e.look()
 			look.Reset(min((e.valid-e.clock.Now())/4, time.Second))

@@ -108,12 +108,24 @@ func (f *front) hear(text string) {
 		f.group = n
 	case "stopped":
 		f.terminal.stop(f.group)
+	case "rest":
+		f.rest()
 	case "done":
 		f.done = true
 		f.ask.Stop()
 		f.deadline.Stop()
 		f.terminal.takeFrom(f.group)
 	}
+}
+
+// rest is called after the end of a slot. Until the keeper starts the command of the next slot, it is not asked anything.
+func (f *front) rest() {
+	f.held, f.again = false, false
+	f.ask.Stop()
+	f.deadline.Stop()
+	f.terminal.takeFrom(f.group)
+	f.group = 0
+	f.line.say("rest")
 }
 
 // pose asks the keeper how long the command may live.
@@ -164,7 +176,7 @@ func (f *front) end() error {
 	if sig := endedBy(f.status); slices.Contains(ending, sig) { // the signal came before the keeper was able to catch it
 		return interrupted(f.in.args[0], sig)
 	}
-	return fail(exitInternal, "tierlock keep ended with status %d before it acquired the lock", exitOf(f.status))
+	return fail(exitInternal, "tierlock keep ended with status %d while no command was running", exitOf(f.status))
 }
 
 // resisted reports the processes that KILL has not ended within a second.

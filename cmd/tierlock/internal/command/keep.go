@@ -25,10 +25,20 @@ type keeper struct {
 
 	locks *Locks
 	hold  hold
+
+	endSlots context.CancelCauseFunc // ends the schedule; nil if there is none
+	slotEnv  []string                // what the environment of the command has about its slot
+	resting  int                     // how many messages "rest" the front has not answered yet
 }
 
-// The method alone returns the error for the death of the front, which is the process that the shell has started.
-func (k *keeper) alone() error { return fail(exitInternal, "tierlock run is gone") }
+// The method alone returns the error for the death of the front, which is the process that the shell has started. It ends the schedule.
+func (k *keeper) alone() error {
+	err := fail(exitInternal, "tierlock run is gone")
+	if k.endSlots != nil {
+		k.endSlots(err)
+	}
+	return err
+}
 
 // keep acquires the lock, runs the command, and releases the lock.
 func (o *runOptions) keep(_ context.Context, in *invocation) error {
@@ -42,6 +52,11 @@ func (o *runOptions) keep(_ context.Context, in *invocation) error {
 	}
 	k := &keeper{runOptions: o, in: in, path: in.args[0], signals: catchInBackground(), front: front}
 	defer k.close()
+	if o.slot.schedule != nil {
+		err := k.runSlots()
+		front.say("done")
+		return err
+	}
 	if err = k.acquire(); err == nil {
 		err = k.underLock()
 	}
@@ -98,10 +113,13 @@ func (k *keeper) acquire() error {
 	}
 }
 
-// interrupts reports whether sig ends the keeper while it waits.
+// interrupts reports whether sig ends the keeper while no command runs. It ends the schedule, if there is one.
 func (k *keeper) interrupts(sig os.Signal) bool {
 	if suspends(sig) {
 		k.front.say("stopped")
+	}
+	if k.endSlots != nil {
+		return k.endsSlots(sig.(syscall.Signal))
 	}
 	return slices.Contains(ending, sig.(syscall.Signal))
 }
@@ -110,16 +128,22 @@ func interrupted(path string, sig os.Signal) error {
 	return fail(exitSignal+int(sig.(syscall.Signal)), "%s: %v; the command was not started", path, sig)
 }
 
+// connect connects to the store. If it cannot, it returns a failure with an exit status.
+func (k *keeper) connect(ctx context.Context) (err error) {
+	k.locks, err = k.in.dial(ctx, Options{Session: k.session, Label: k.label(k.in.command[0]), Logger: k.logger(k.in)})
+	if err == nil {
+		_, err = k.within(k.locks.Margin())
+	}
+	return err
+}
+
 // queue connects to the store and acquires the lock. If it cannot, it returns a failure with an exit status.
 func (k *keeper) queue(ctx context.Context) error {
-	s, err := k.in.dial(ctx, Options{Session: k.session, Label: k.label(k.in.command[0]), Logger: k.logger(k.in)})
+	err := k.connect(ctx)
 	if err != nil {
 		return err
 	}
-	k.locks = s
-	if _, err := k.within(s.Margin()); err != nil {
-		return err
-	}
+	s := k.locks
 	w := &waiting{in: k.in, locks: s.Registry, path: k.path, claim: k.claim(s.Registry, k.path), begun: time.Now(), verbose: k.verbose}
 	if k.try {
 		k.hold, err = w.claim.try(ctx)
@@ -152,11 +176,15 @@ func (k *keeper) underLock() error {
 			}
 		case <-k.hold.Lost():
 			return fail(exitLost, "%s: %w; the command was not started", k.path, k.hold.Err())
-		case question, open := <-k.front.heard:
-			if !open {
+		case text, open := <-k.front.heard:
+			switch {
+			case !open:
 				return k.alone()
+			case text == "rest":
+				k.resting--
+			case k.resting == 0: // otherwise it is a question about the command of an earlier slot
+				return k.start(text)
 			}
-			return k.start(question)
 		}
 	}
 }
@@ -169,9 +197,9 @@ func (k *keeper) start(question string) error {
 		return fail(exitLost, "%s: %w; the command was not started", k.path, err)
 	}
 	e.answer(question)
-	env := []string{"TIERLOCK_PATH=" + k.path, fmt.Sprintf("TIERLOCK_TOKEN=%d", k.hold.Token())}
+	env := append([]string{"TIERLOCK_PATH=" + k.path, fmt.Sprintf("TIERLOCK_TOKEN=%d", k.hold.Token())}, k.slotEnv...)
 	var err error
-	if e.child, err = startChild(k.in.command, env); err != nil {
+	if e.child, err = startChild(k.in.command, env, k.endSlots == nil); err != nil {
 		return cannotRun(err)
 	}
 	k.front.say("running %d", e.child.pid)

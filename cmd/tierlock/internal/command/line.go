@@ -15,6 +15,8 @@ import (
 //	ask K         the Kth question of run: how long may the command live?
 //	for N K       the answer to it: N nanoseconds, from the asking on
 //	running PID   the command has begun; on Unix PID is its process group as well
+//	rest          keep: nothing of the command is left, and the next held is for another slot; run: the answer, after which no question about
+//	              the earlier command comes
 //	stopped       the command was stopped from its terminal, or there is none to stop
 //	done          nothing of the command is left; keep is about to end
 type line struct {

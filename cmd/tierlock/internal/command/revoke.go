@@ -79,6 +79,8 @@ func answerOf(c *inspect.Contender) string {
 		switch {
 		case strings.HasPrefix(c.Label, revocableLabel):
 			return "; it ends its command"
+		case strings.HasPrefix(c.Label, runLabel+everyLabel), strings.HasPrefix(c.Label, runLabel+cronLabel):
+			return "; it releases the lock between two slots"
 		case strings.HasPrefix(c.Label, runLabel):
 			return "; it ignores requests, because run was started without -revocable"
 		}

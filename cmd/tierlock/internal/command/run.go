@@ -21,6 +21,7 @@ type runOptions struct {
 	share       bool          // hold the lock to read
 	permits     int           // the number of permits of the semaphore; 0 for a lock
 	weight      int           // the number of permits to hold; 0 stands for one
+	slot        slotOptions
 	verbose     bool
 	line        string // only for keep: how it communicates with run
 }
@@ -35,6 +36,8 @@ status.
   tierlock run /jobs/x -- sh -c 'a | b >> log'     a shell, if you need one
   tierlock run -s /data -- tar c /data             together with others that use -s
   tierlock run -permits 5 -weight 2 /db -- load    holds 2 of the 5 permits of /db
+  tierlock run -every 1h /jobs/x -- ./report.sh    once per hour, on one of all machines with this line
+  tierlock run -cron '0 3 * * *' /jobs/x -- backup the same at 03:00 UTC every day
 
 The command runs in its own process group, with TIERLOCK_PATH and TIERLOCK_TOKEN in its environment.
 The token is a fencing token: pass it to the system that the command writes to, and let that system
@@ -52,6 +55,20 @@ permits:  With -permits N, all that run at PATH together hold at most N permits,
 or one. Use the same N everywhere. Permits of one command are acquired, lost and released together.
 Permits cannot be revoked, and TIERLOCK_TOKEN is no fencing token, because several commands hold
 permits at a time. A lock at the same PATH is independent of its permits.
+
+slots:  With -every or -cron, tierlock keeps running, and runs the command once per slot. Start the same
+line on several machines. The process that gets the lock keeps it and runs the slots. The others wait
+to take over. Slots of -every are the same everywhere: 1h is each full hour in UTC, 24h midnight, 168h
+Monday. -cron has five fields, or a word such as @daily, in UTC or in the time zone of
+'CRON_TZ=Europe/Berlin 0 3 * * *'. The command also gets TIERLOCK_SLOT, the time of the slot in UTC, and
+TIERLOCK_ATTEMPT, which is 1 in its first run. tierlock reports a command that fails, and waits for the
+next slot. A command that was killed, because the lock was lost or its machine crashed, does not run
+again for the same slot, unless all processes have -after-crash retry. Of the slots that were missed,
+the newest runs; -catch-up changes this number. A ledger beside the lock says which slots have run: use
+the PATH for nothing else. TERM, INT and HUP end the schedule; a command that runs gets the signal, and
+tierlock waits for its end. Other signals have no effect between slots. tierlock revoke moves the lock
+to the next process between slots; with -revocable, it also ends a command that runs. If a process of
+tierlock is killed, start it again (systemd: Restart=always).
 
 signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
 group. Before the command has started, the first six end tierlock, and its queue entry is deleted.
@@ -83,6 +100,7 @@ are no other signals, and no process is suspended.
 
 exit status:
   that of the command; 128+N if signal N ended it, or ended tierlock while it waited
+  0   with -every or -cron, after TERM, INT or HUP
   64  the command line is wrong: -grace too long for the session, -permits not the number of PATH
   69  no server can be reached
   70  anything else
@@ -131,7 +149,8 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 	flags.BoolVar(&o.share, "s", o.share, "hold the lock for reading, together with others that use -s")
 	number(flags, &o.permits, "permits", "`number` of permits at PATH; hold -weight of them instead of a lock")
 	number(flags, &o.weight, "weight", "`number` of permits to hold (default 1)")
-	flags.BoolVar(&o.verbose, "v", o.verbose, "print which process it waits for, and how long it waited")
+	o.slot.flags(flags)
+	flags.BoolVar(&o.verbose, "v", o.verbose, "print which process it waits for, and how long it waited; or each slot that ran")
 }
 
 // The method run checks everything that may be wrong before it starts anything.
@@ -154,6 +173,9 @@ func (o *runOptions) check(in *invocation) error {
 		return usageError("-n does not wait, -w %v does; give one of them", o.wait)
 	}
 	if err := o.checkPermits(); err != nil {
+		return err
+	}
+	if err := o.checkSlots(); err != nil {
 		return err
 	}
 	if err := in.store.ValidatePath(path); err != nil {
@@ -187,9 +209,9 @@ const (
 
 func (o *runOptions) label(command string) string {
 	if o.revocable {
-		return revocableLabel + command
+		return revocableLabel + o.slot.label() + command
 	}
-	return runLabel + command
+	return runLabel + o.slot.label() + command
 }
 
 // cannotRun returns the error for a command that cannot be executed. It has the exit status that a shell would use.

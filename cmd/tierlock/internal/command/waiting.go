@@ -100,6 +100,11 @@ func (o *runOptions) logger(in *invocation) *slog.Logger {
 	if !o.verbose {
 		return nil
 	}
+	return in.logger()
+}
+
+// The method logger returns a logger whose warnings are messages of this process.
+func (in *invocation) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(messages{in}, &slog.HandlerOptions{
 		Level: slog.LevelWarn,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
