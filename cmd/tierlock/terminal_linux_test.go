@@ -124,6 +124,23 @@ func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 	s.shows("shell got two")
 }
 
+// The command of a slot does not have the terminal. Therefore Ctrl-C reaches tierlock as well, and ends the schedule.
+func TestTerminalEndsTheSlots(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	s := newScreen(t, server.Addr(), "sh", "-c", `
+		trap : INT
+		"$TIERLOCK" run -every 1s /terminal/slots -- sh -c 'trap "echo command interrupted; exit 3" INT; echo ready; while :; do sleep 0.1; done'
+		echo status $?
+		read line; echo shell got $line`)
+	s.shows("ready")
+	s.types(ctrlC)
+	s.shows("command interrupted")
+	s.shows("status 0")
+	s.types("one\n")
+	s.shows("shell got one")
+}
+
 // Ctrl-Z stops the command and returns to the prompt of the shell. The command fg continues it. The locks are kept. Here there are two
 // nested runs.
 func TestSuspendedAndContinued(t *testing.T) {

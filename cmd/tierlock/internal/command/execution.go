@@ -5,6 +5,7 @@ package command
 import (
 	"errors"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ func (e *execution) mind() error {
 	e.kill = stopped()
 	look, left := time.NewTimer(0), stopped()
 	lost, heard := e.hold.Lost(), e.front.heard
+	var killing sync.WaitGroup
 	var asked <-chan struct{}
 	if lock, ok := e.hold.(*tier.Hold); ok && e.revocable {
 		asked = lock.RevokeRequested()
@@ -64,8 +66,9 @@ func (e *execution) mind() error {
 				e.kill.Reset(left)
 				continue
 			}
-			go e.child.kill(e.in.resisted)
+			killing.Go(func() { e.child.kill(e.in.resisted) })
 		case <-e.child.gone:
+			killing.Wait() // otherwise a late KILL might reach the command of the next slot
 			return e.result
 		case status := <-e.child.events:
 			e.see(status)

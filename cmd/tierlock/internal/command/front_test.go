@@ -43,6 +43,9 @@ type leased struct {
 }
 
 func (l leased) ValidUntil() time.Time { return l.until }
+func (l leased) Lost() <-chan struct{} { return nil }
+func (l leased) Err() error            { return nil }
+func (l leased) Token() int64          { return 1 }
 
 // The time that the front gets, and the time of the keeper's own KILL, both use a clock that counts the sleep of the machine.
 func TestTheSleepOfTheMachineIsTakenOffTheLifeOfTheCommand(t *testing.T) {

@@ -161,11 +161,11 @@ func slotsMoveOnRequest(t *testing.T, s Site) {
 	stage.First().Leave(0)
 }
 
-// A slot whose command was killed, because the lock was lost, runs again only with -after-crash retry. Then the schedule goes on.
+// A slot whose command was killed, because the lock was lost, runs again only with -after-crash retry. Then the schedule goes on. A slot
+// also counts as cut off if tierlock run was killed, and has ended the command.
 func slotsCutOff(t *testing.T, s Site) {
 	for flags, want := range map[string]string{"": "was cut off, and does not run again", "-after-crash retry": "runs again, attempt 2"} {
-		path := "/slots/cut-off/" + strings.TrimPrefix(flags, "-after-crash ")
-		path = strings.TrimSuffix(path, "/")
+		path := fmt.Sprintf("/slots/cut-off-%d", len(flags))
 		stage := NewStage(t)
 		p := s.start(t, Under("-every 1s "+flags, path, stage.Command("stubborn")...)...)
 		section := stage.First()
@@ -175,6 +175,14 @@ func slotsCutOff(t *testing.T, s Site) {
 		section = stage.First()
 		p.Says(want)
 		section.Leave(0)
+
+		stage = NewStage(t)
+		p = s.start(t, Under("-every 1s "+flags, path+"/killed", stage.Command()...)...)
+		section = stage.First()
+		p.Signal(syscall.SIGKILL)
+		section.Dies()
+		p = s.start(t, Under("-every 1s "+flags, path+"/killed", stage.Command()...)...)
+		p.Says(want)
 		stage.First().Leave(0)
 	}
 }
