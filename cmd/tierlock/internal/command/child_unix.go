@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"sync"
 	"syscall"
 )
 
@@ -22,10 +23,13 @@ type child struct {
 	had      bool // the command had the terminal when it was stopped
 }
 
+// keeperTerminal returns the terminal of the keeper, which may start many commands.
+var keeperTerminal = sync.OnceValue(openTerminal)
+
 // startChild starts the command in a separate process group. If the command is interactive, this group becomes the foreground group of the
 // terminal, unless another group may want the terminal.
 func startChild(command, env []string, interactive bool) (*child, error) {
-	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: openTerminal()}
+	c := &child{events: make(chan syscall.WaitStatus), gone: make(chan struct{}), terminal: keeperTerminal()}
 	c.shell, _ = syscall.Getpgid(os.Getppid())
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(os.Environ(), env...)
@@ -42,17 +46,20 @@ func startChild(command, env []string, interactive bool) (*child, error) {
 		runtime.LockOSThread() // the kernel takes the end of this thread for the end of the parent
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
+		if err == nil {
+			c.pid = cmd.Process.Pid
+			cmd.Process.Release() // closes its descriptor; reap waits for the process by its number
+		}
 		started <- err
 		if err == nil {
-			reap(cmd.Process.Pid, func(status syscall.WaitStatus) { c.events <- status })
-			awaitRest(cmd.Process.Pid)
+			reap(c.pid, func(status syscall.WaitStatus) { c.events <- status })
+			awaitRest(c.pid)
 			close(c.gone)
 		}
 	}()
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	c.pid = cmd.Process.Pid
 	return c, nil
 }
 
@@ -110,6 +117,9 @@ func (c *child) end() {
 
 // kill kills all processes of the command, and returns when none is left. If that takes long, kill calls resisted once.
 func (c *child) kill(resisted func(pids []int)) { slay(c.pid, c.gone, resisted) }
+
+// The method close does nothing, because a process group needs no handle.
+func (c *child) close() {}
 
 // left returns the remaining processes, as far as the system shows them.
 func (c *child) left() []int { return descendants() }

@@ -28,7 +28,7 @@ type child struct {
 	ended  bool
 	events chan syscall.WaitStatus
 	gone   chan struct{} // closed when the command and all processes that it has started have ended
-	job    uintptr       // open as long as this process lives; when the last handle is closed, Windows ends the members
+	job    uintptr       // when this process ends, its handle is closed, and Windows ends the members
 }
 
 // startChild starts the command. The command becomes a member of the job before it can start other processes.
@@ -133,6 +133,9 @@ func (c *child) kill(resisted func(pids []int)) {
 		}
 	}
 }
+
+// The method close closes the handle of the job object, which is empty.
+func (c *child) close() { syscall.CloseHandle(syscall.Handle(c.job)) }
 
 // A processList is a JOBOBJECT_BASIC_PROCESS_ID_LIST.
 type processList struct {

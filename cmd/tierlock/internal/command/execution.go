@@ -69,6 +69,7 @@ func (e *execution) mind() error {
 			killing.Go(func() { e.child.kill(e.in.resisted) })
 		case <-e.child.gone:
 			killing.Wait() // otherwise a late KILL might reach the command of the next slot
+			e.child.close()
 			return e.result
 		case status := <-e.child.events:
 			e.see(status)
