@@ -79,6 +79,7 @@ type Kind string
 
 // These are the kinds of events.
 const (
+	Started  Kind = "started"   // a run of the slot begins
 	Retried  Kind = "retried"   // the slot begins again after a crash or an error
 	CaughtUp Kind = "caught-up" // the slot begins late, because it was missed
 	Ran      Kind = "ran"       // the run of the slot returned nil
@@ -92,6 +93,7 @@ type Event struct {
 	Kind  Kind
 	Path  string // of the lock
 	Slot  Slot
+	Next  time.Time     // of Started: the time of the slot after this one; the zero time if there is none
 	Count int           // of Skipped: how many slots were skipped; Slot is the newest of them
 	Took  time.Duration // of Ran, Failed and Lost: how long the run took
 	Err   error         // of Failed and Lost
@@ -333,12 +335,13 @@ func (t *tenure) run(slot Slot, how Kind, f func(context.Context, Slot) error) e
 	return nil
 }
 
-// start writes into the ledger that the slot is begun.
+// start writes into the ledger that the slot is begun, and reports that.
 func (t *tenure) start(slot Slot, now time.Time) (*Run, error) {
 	slot.Token, slot.Late = t.hold.Token(), max(now.Sub(slot.Time), 0)
 	if err := t.note(ledger{Slot: slot.Time, State: begun, Attempt: slot.Attempt}); err != nil {
 		return nil, err
 	}
+	t.report(Event{Kind: Started, Slot: slot, Next: t.ledger.Next})
 	return &Run{tenure: t, slot: slot, started: time.Now()}, nil
 }
 

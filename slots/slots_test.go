@@ -120,6 +120,9 @@ func (f *fleet) minutes() string {
 func (f *fleet) kinds() string {
 	var all []string
 	for _, e := range f.events {
+		if e.Kind == slots.Started { // each run has one
+			continue
+		}
 		one := string(e.Kind)
 		if e.Kind == slots.Skipped {
 			one += fmt.Sprintf(" %d", e.Count)

@@ -26,6 +26,7 @@
 //	tierlock.held_locks     gauge          locks held now: 1 for the path of an election if this process leads
 //	tierlock.oldest_hold    gauge, s       the age of the oldest current hold
 //	tierlock.oldest_wait    gauge, s       the age of the oldest current wait of more than a second
+//	tierlock.slot_overdue   gauge, s       how long the next slot has been due while a slot still runs, by SlotEvent
 //	tierlock.grace_period   gauge          1 during a grace period of the store, else 0
 //	tierlock.connected      gauge          1 while there is a connection to the store, else 0
 //	tierlock.holds          gauge          locks held now
@@ -39,7 +40,7 @@
 //
 // The metrics from tierlock.held_locks to the end of the list need [Telemetry.Register]. After Register, losses, slots and failures are
 // exported as 0 for each pattern and each cause, outcome or type, so that their first event is an increase. The metrics from the start of
-// the list to tierlock.oldest_wait have the attribute tierlock.path. The value of tierlock.path is one of the patterns of [WithPaths], or
+// the list to tierlock.slot_overdue have the attribute tierlock.path. The value of tierlock.path is one of the patterns of [WithPaths], or
 // "other". Reentrant acquisitions are not counted.
 package tierotel
 
@@ -78,6 +79,7 @@ type Telemetry struct {
 	permits   metric.Int64UpDownCounter
 	connected atomic.Bool
 	long      patterns.Waits
+	runs      patterns.Runs
 }
 
 // New returns a Telemetry. It uses the global providers unless options set other providers. The error names the wrong option or the
@@ -128,8 +130,9 @@ func (t *Telemetry) Slot(path string, err error) {
 	t.slots.Add(context.Background(), 1, metric.WithAttributes(t.pattern(path), outcomeOf(slot.Outcome(err))))
 }
 
-// SlotEvent counts the end of a slot, and missed slots. Pass this method to [slots.OnSlot].
+// SlotEvent counts the end of a slot, and missed slots. It also records which slots run. Pass this method to [slots.OnSlot].
 func (t *Telemetry) SlotEvent(e slots.Event) {
+	t.runs.Event(e)
 	if outcome, n := slot.OutcomeOf(e); n > 0 {
 		t.slots.Add(context.Background(), int64(n), metric.WithAttributes(t.pattern(e.Path), outcomeOf(outcome)))
 	}
@@ -154,6 +157,8 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		metric.WithDescription("Age of the oldest present hold of these paths in this process; 0 without one."))
 	oldestWait, err8 := t.meter.Float64ObservableGauge("tierlock.oldest_wait", metric.WithUnit("s"),
 		metric.WithDescription("Age of the oldest present wait in this process; 0 if no wait has lasted for a second."))
+	overdue, err14 := t.meter.Float64ObservableGauge("tierlock.slot_overdue", metric.WithUnit("s"),
+		metric.WithDescription("Time for which the next slot has been due while a slot still runs in this process; 0 if none is late."))
 	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.grace_period", metric.WithUnit("1"),
 		metric.WithDescription("1 during a grace period, in which the store grants no lock, else 0."))
 	given, err10 := t.meter.Int64ObservableCounter("tierlock.give_ups", metric.WithUnit("{release}"),
@@ -164,7 +169,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		metric.WithDescription("Requests that combined commands about several locks."))
 	grouped, err13 := t.meter.Int64ObservableCounter("tierlock.grouped", metric.WithUnit("{command}"),
 		metric.WithDescription("Commands in requests that combined several."))
-	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
 		return nil, err
 	}
 	var first sync.Once
@@ -186,6 +191,9 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 			o.ObserveFloat64(oldestHold, h.Oldest.Seconds(), of)
 			o.ObserveFloat64(oldestWait, t.long.Oldest(path).Seconds(), of)
 		}
+		for path, late := range t.runs.Overdue(t.patterns) {
+			o.ObserveFloat64(overdue, late.Seconds(), metric.WithAttributes(label(path)))
+		}
 		o.ObserveInt64(given, s.GiveUps)
 		o.ObserveFloat64(giving, s.GiveUpTime.Seconds())
 		o.ObserveInt64(groups, s.Groups)
@@ -197,7 +205,7 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 		}
 		o.ObserveInt64(up, connected)
 		return nil
-	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, nothing, given, giving, groups, grouped)
+	}, held, waiting, starved, turns, up, here, oldestHold, oldestWait, overdue, nothing, given, giving, groups, grouped)
 }
 
 // The method zero sets the counters for alerts to 0 before their first event, because a counter that starts at 1 shows no increase. It is

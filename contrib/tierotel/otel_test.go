@@ -235,11 +235,13 @@ func TestMetricsTellWhatARegistryDoes(t *testing.T) {
 		b.telemetry.SlotEvent(slots.Event{Kind: slots.Failed, Path: "/jobs/b"})
 		b.telemetry.SlotEvent(slots.Event{Kind: slots.Skipped, Path: "/jobs/b", Count: 2})
 		b.telemetry.SlotEvent(slots.Event{Kind: slots.Retried, Path: "/jobs/b"})
+		b.telemetry.SlotEvent(slots.Event{Kind: slots.Started, Path: "/jobs/b", Next: time.Now().Add(-3 * time.Second)})
 		b.wantMetrics("tierlock.holds 0", "tierlock.waiters 0", "tierlock.give_ups 2", "tierlock.give_up.time 0",
 			"tierlock.groups 0", "tierlock.grouped 0",
 			"tierlock.slots 1 tierlock.outcome=run,tierlock.path=/jobs/*", "tierlock.slots 1 tierlock.outcome=skipped,tierlock.path=/jobs/*",
 			"tierlock.slots 1 tierlock.outcome=failed,tierlock.path=/jobs/*", "tierlock.slots 2 tierlock.outcome=missed,tierlock.path=/jobs/*",
 			"tierlock.oldest_hold 0 tierlock.path=/jobs/*", "tierlock.oldest_wait 0 tierlock.path=/jobs/*",
+			"tierlock.slot_overdue 3 tierlock.path=/jobs/*", "tierlock.slot_overdue 0 tierlock.path=other",
 			"tierlock.acquisitions 2 tierlock.source=found", "tierlock.acquisitions 1 tierlock.source=hand-off",
 			"tierlock.wait.duration 1×, 1s tierlock.path=/jobs/*,tierlock.source=hand-off",
 			"tierlock.wait.duration 1×, 0s tierlock.path=/jobs/*,tierlock.source=found",

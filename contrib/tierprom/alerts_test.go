@@ -82,7 +82,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	stopping := &hasGracePeriod{Tier: dial(t, shared)}
 	healthy, healthyPage := process(t, shared, "/healthy/*", "/elections/healthy")
 	metrics := need.Get(tierprom.New(tierprom.WithPaths(
-		"/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/skipped/*", "/missed/*", "/run/healthy", "/elections/lost")))(t)
+		"/stuck/*", "/orphan/*", "/busy/*", "/pools/*", "/skipped/*", "/missed/*", "/overdue/*", "/run/healthy", "/elections/lost")))(t)
 	troubled, troubledPage := followed(t, stopping, metrics)
 	cut, cutPage := process(t, own, "/lost/*")
 	unseen, _ := process(t, shared)
@@ -113,6 +113,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	})
 	acquire(t, unseen.Mutex("/skipped/a"))
 	metrics.SlotEvent(slots.Event{Kind: slots.Skipped, Path: "/missed/a", Count: 2})
+	metrics.SlotEvent(slots.Event{Kind: slots.Started, Path: "/overdue/a", Next: time.Now()})
 	rule := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
 	rule.Begin(t.Context(), troubled.Mutex("/skipped/a"), nil)
 	run := need.Get(rule.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil))(t)
@@ -141,6 +142,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		`alertname="TierlockNobodyLeads", path="/elections/lost"`,
 		`alertname="TierlockNobodyRuns", path="/skipped/*"`,
 		`alertname="TierlockSlotMissed", path="/missed/*"`,
+		`alertname="TierlockSlotOverdue", path="/overdue/*"`,
 	}
 	for _, alert := range alerts {
 		p.eventually(t, fired(alert))

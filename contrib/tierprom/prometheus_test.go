@@ -137,7 +137,7 @@ func TestScrape(t *testing.T) {
 		"tierlock_give_up_seconds_count 300\n", "tierlock_groups_total ", "tierlock_grouped_commands_total ",
 		"tierlock_holds 1\n", "tierlock_waiters 0\n", "tierlock_connected 1\n", "tierlock_grace_period 0\n",
 		"tierlock_held_locks{path=\"/jobs/*\"} 1\n", "tierlock_held_locks{path=\"other\"} 0\n",
-		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n",
+		"tierlock_oldest_hold_seconds{path=\"other\"} 0\n", "tierlock_slot_overdue_seconds{path=\"/customers/*/*\"} 0\n",
 	)
 	need.AtMost(t, "lines on the page", strings.Count(text, "\n"), 360)
 	hold.Release()

@@ -24,6 +24,7 @@
 //	tierlock_oldest_wait_seconds{path}  age of the oldest current wait of more than a second
 //	tierlock_slots_total{path,outcome}  slots of jobs; outcome is run, skipped (another process runs the slot), failed or missed (no
 //	                                    process runs the slot, or its process died)
+//	tierlock_slot_overdue_seconds{path} how long the next slot has been due while a slot still runs, by SlotEvent
 //	tierlock_connected                  1 while there is a connection and a session; absent with package dropin
 //	tierlock_grace_period               1 during a grace period of the store
 //	tierlock_sessions_expired_total
@@ -64,6 +65,7 @@ type Metrics struct {
 	locks    atomic.Pointer[tier.Registry] // nil before Follow
 
 	waits patterns.Waits
+	runs  patterns.Runs
 
 	wait, hold             *prometheus.HistogramVec
 	long, losses, slots    *prometheus.CounterVec
@@ -77,6 +79,7 @@ type Metrics struct {
 	heldNow, inGracePeriod *prometheus.Desc
 	oldestHold             *prometheus.Desc
 	oldestWait             *prometheus.Desc
+	overdue                *prometheus.Desc
 }
 
 // The variable buckets has the bounds of the histograms of waits and holds. They reach from a tenth of a millisecond, which is the duration
@@ -147,6 +150,8 @@ func New(opts ...Option) (*Metrics, error) {
 		"Age of the oldest present hold of these paths in this process; 0 without one. Without permits.", "path")
 	m.oldestWait = desc("tierlock_oldest_wait_seconds",
 		"Age of the oldest present wait for a lock or permits in this process; 0 if no wait has lasted for a second.", "path")
+	m.overdue = desc("tierlock_slot_overdue_seconds",
+		"Time for which the next slot of these paths has been due while a slot still runs in this process; 0 if none is late.", "path")
 	m.inGracePeriod = desc("tierlock_grace_period", "1 during a grace period, in which a restarted or promoted store grants no lock, else 0.")
 	m.begin()
 	return m, nil
@@ -171,8 +176,9 @@ func (m *Metrics) Slot(path string, err error) {
 	m.slots.WithLabelValues(m.patterns.Of(path), slot.Outcome(err)).Inc()
 }
 
-// SlotEvent counts the end of a slot, and missed slots. Pass this method to [slots.OnSlot].
+// SlotEvent counts the end of a slot, and missed slots. It also records which slots run. Pass this method to [slots.OnSlot].
 func (m *Metrics) SlotEvent(e slots.Event) {
+	m.runs.Event(e)
 	if outcome, n := slot.OutcomeOf(e); n > 0 {
 		m.slots.WithLabelValues(m.patterns.Of(e.Path), outcome).Add(float64(n))
 	}
@@ -193,7 +199,7 @@ func (m *Metrics) Describe(c chan<- *prometheus.Desc) {
 	}
 	for _, d := range []*prometheus.Desc{
 		m.holds, m.kept, m.waiting, m.permitWaiting, m.held, m.waited, m.giveUp, m.groups, m.grouped, m.heldNow,
-		m.oldestHold, m.oldestWait, m.inGracePeriod,
+		m.oldestHold, m.oldestWait, m.overdue, m.inGracePeriod,
 	} {
 		c <- d
 	}
@@ -226,6 +232,9 @@ func (m *Metrics) Collect(c chan<- prometheus.Metric) {
 		gauge(m.heldNow, float64(h.Number), path)
 		gauge(m.oldestHold, h.Oldest.Seconds(), path)
 		gauge(m.oldestWait, m.waits.Oldest(path).Seconds(), path)
+	}
+	for path, late := range m.runs.Overdue(m.patterns) {
+		gauge(m.overdue, late.Seconds(), path)
 	}
 	gauge(m.inGracePeriod, float64(patterns.InGracePeriod(locks)))
 }

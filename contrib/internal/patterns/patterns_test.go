@@ -8,6 +8,7 @@ import (
 
 	"github.com/tierlock/tierlock/contrib/internal/patterns"
 	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/slots"
 )
 
 func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
@@ -25,6 +26,41 @@ func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
 
 func TestMalformedPatternIsRefused(t *testing.T) {
 	need.WantErr(t, "a pattern that is none", (patterns.Patterns{"/a", "/jobs/["}).Check(), path.ErrBadPattern)
+}
+
+// A run is overdue once the next slot is due, until it ends.
+func TestLongestOverdueSlotOfEachPattern(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r patterns.Runs
+		p := patterns.Patterns{"/jobs/*"}
+		want := func(when string, want time.Duration) {
+			t.Helper()
+			all := r.Overdue(p)
+			need.Equal(t, when+": overdue for", all["/jobs/*"], want)
+			need.Equal(t, when+": others", all[patterns.Other], 0)
+		}
+		want("at first", 0)
+		start := func(path string, next time.Time) { r.Event(slots.Event{Kind: slots.Started, Path: path, Next: next}) }
+		start("/jobs/a", time.Now().Add(time.Minute))
+		start("/jobs/b", time.Now().Add(2*time.Minute))
+		start("/jobs/last", time.Time{}) // no slot comes after it
+		time.Sleep(time.Minute)
+		want("the next slot has just come", 0)
+		time.Sleep(90 * time.Second)
+		want("two", 90*time.Second)
+		for _, kind := range []slots.Kind{slots.CaughtUp, slots.Retried, slots.Skipped} {
+			r.Event(slots.Event{Kind: kind, Path: "/jobs/a"})
+		}
+		want("the runs go on", 90*time.Second)
+		r.Event(slots.Event{Kind: slots.Ran, Path: "/jobs/a"})
+		want("one has ended", 30*time.Second)
+		start("/jobs/b", time.Now().Add(time.Minute)) // a retry
+		want("a run begins again", 0)
+		time.Sleep(2 * time.Minute)
+		want("and is late", time.Minute)
+		r.Event(slots.Event{Kind: slots.Lost, Path: "/jobs/b"})
+		want("both have ended", 0)
+	})
 }
 
 // A wait ends with the time at which it really began. Its recorded beginning is a little later, because the clock was read later.
