@@ -47,3 +47,33 @@ func ExampleHold_Save() {
 	// import page 3
 	// <nil> <nil>
 }
+
+// A number that all processes share. Reading and saving it under the lock makes each number come once.
+func ExampleMutex_Load() {
+	ctx := context.Background()
+	locks, err := memlock.NewServer().Connect()
+	if err != nil {
+		panic(err)
+	}
+	defer locks.Close()
+	invoices := locks.Mutex("/invoices")
+	next := func() (number int, err error) {
+		err = invoices.Do(ctx, func(ctx context.Context) error {
+			last, err := invoices.Load(ctx)
+			if err != nil && !errors.Is(err, tier.ErrNoValue) {
+				return err
+			}
+			number, _ = strconv.Atoi(string(last.Data)) // 0 if nothing was saved
+			number++
+			return tier.HoldFrom(ctx, invoices).Save(ctx, []byte(strconv.Itoa(number)))
+		})
+		return number, err
+	}
+	for range 3 {
+		fmt.Println(next())
+	}
+	// Output:
+	// 1 <nil>
+	// 2 <nil>
+	// 3 <nil>
+}
