@@ -50,7 +50,7 @@ func ExampleServer_Expire() {
 		case <-ctx.Done(): // the job stops
 			return context.Cause(ctx)
 		case <-time.After(10 * time.Second):
-			return errors.New("not told of the loss")
+			return errors.New("the context has not ended")
 		}
 	})
 	fmt.Println(errors.Is(err, tier.ErrLost))

@@ -334,7 +334,7 @@ func (c *cohort) release(own *ownership) error {
 			return loss
 		}
 		c.mu.Lock()
-		next, now = c.decideLocked(grant)
+		next, now = c.decide(grant)
 		if own == c.owner || c.readers.Load() == 1 {
 			break
 		}
@@ -398,10 +398,11 @@ const (
 	keep                    // let the grant linger, because there is no waiter
 )
 
-// decideLocked decides what happens to the grant at a release; now is the time of the decision. A grant with a lease follows the rule of
-// afterReleaseLocked. A grant without a lease is also confirmed by the store before the process keeps it, because otherwise it would be
-// unknown whether the lock was still held. The mutex is not locked during that call, but the state stays held, so no goroutine is admitted.
-func (c *cohort) decideLocked(grant second.Grant) (d decision, now time.Duration) {
+// decide decides what happens to the grant at a release; now is the time of the decision. The mutex is locked at the call and at the
+// return. A grant with a lease follows the rule of afterReleaseLocked. A grant without a lease is also confirmed by the store before the
+// process keeps it, because otherwise it would be unknown whether the lock was still held. The mutex is not locked during that call, but
+// the state stays held, so no goroutine is admitted.
+func (c *cohort) decide(grant second.Grant) (d decision, now time.Duration) {
 	now = c.registry.now()
 	if d = c.afterReleaseLocked(grant, now); grant.Leased() || d != handOff && d != keep {
 		return d, now

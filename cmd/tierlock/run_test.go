@@ -41,7 +41,7 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 			t.Errorf("%v says more or less than a line:\n%s", c.args, text)
 		}
 	}
-	stage.Nobody()
+	stage.NoMore()
 }
 
 // A command that wants the lock of its own run waits for itself. The message says so.

@@ -85,7 +85,7 @@ func TestCommandIsTheRunnersOwn(t *testing.T) {
 	start(t, addr, commandtest.Under("", "/own", `C:\no\such.exe`)...).Exits(127)
 	commandtest.Want(t, []string{"TIERLOCK_STORE=zk://" + addr}, "run /own", 64, "the command is missing")
 	commandtest.Want(t, nil, "keep -store zk://"+addr+" -line 4,8 /own -- "+os.Args[0], 64, "not by hand")
-	stage.Nobody()
+	stage.NoMore()
 }
 
 // Only one command runs at a time. The lock is kept until all processes that the command has started have ended, including processes that

@@ -65,7 +65,7 @@ func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	p.Signal(syscall.SIGKILL)
 	childtest.Eventually(t, "a shorter queue", func() bool { return len(queue(t, conn, "/waiter")) == 1 })
 	need.AtMost(t, "the contender stayed for", time.Since(killed), 3*time.Second)
-	stage.Nobody()
+	stage.NoMore()
 	holder.Leave(0)
 }
 

@@ -70,7 +70,7 @@ func TestWithAddNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 			for slot, n := range runs {
 				need.Equal(t, fmt.Sprint("runs of ", slot), n, c.want)
 			}
-			need.Equal(t, "skips that OnSlot was told of", skips, (3-c.want)*many)
+			need.Equal(t, "skips in calls of OnSlot", skips, (3-c.want)*many)
 		})
 	})
 }

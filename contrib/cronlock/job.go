@@ -97,13 +97,14 @@ func run(mutex *tier.Mutex, schedule slots.Schedule, f func(context.Context), op
 	for _, opt := range opts {
 		opt.apply(&rule)
 	}
-	run, err := rule.Begin(context.Background(), mutex, schedule)
+	ctx := context.Background() // robfig/cron passes no context, and waits for running jobs when it stops
+	run, err := rule.Begin(ctx, mutex, schedule)
 	if err != nil {
 		return
 	}
 	err = errPanic
 	defer func() { run.End(err) }()
-	f(run.Hold.Context(context.Background()))
+	f(run.Hold.Context(ctx))
 	err = nil
 }
 

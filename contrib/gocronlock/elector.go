@@ -42,7 +42,7 @@ func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 		opt.apply(&e.settings)
 	}
 	e.log, e.flush = notice.Aside(e.settings.Log)
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(context.Background()) // the campaign lasts until Close
 	e.stop = stop
 	go e.campaign(ctx)
 	return e

@@ -79,8 +79,8 @@ func TestWithAScheduleNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 			for slot, n := range runs {
 				need.Equal(t, fmt.Sprint("runs of ", slot), n, c.want)
 			}
-			need.Equal(t, "runs that OnSlot was told of", outcomes["run"], c.want*many)
-			need.Equal(t, "skips that OnSlot was told of", outcomes["begun before"], (3-c.want)*many)
+			need.Equal(t, "runs in calls of OnSlot", outcomes["run"], c.want*many)
+			need.Equal(t, "skips in calls of OnSlot", outcomes["begun before"], (3-c.want)*many)
 		})
 	})
 }

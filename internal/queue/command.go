@@ -149,7 +149,7 @@ const (
 	Kept                   // the contender may still be in the queue
 )
 
-// A View is the state of a contender, from an answer or a notification.
+// A View is the state of a contender, from an answer or a notification. The method takes of [Contender] has a table of what a view means.
 type View struct {
 	ID    string
 	Known bool  // the contender is in the queue

@@ -344,7 +344,16 @@ func (c *Contender) apply(v View) {
 // Views arrive in several ways, and late if the process was paused. They are therefore ordered by At, which the store sets. There is one
 // exception, since the store's order may be set back: the answer to a command that was sent after the last view arrived is always newer.
 //
-// A contender that has not been seen in the queue may be about to enter. Once a contender is missing, older views of it do not count.
+// The first line that fits applies. A view is older if its At is lower, and if it does not answer a later command.
+//
+//	view                                  what is known before               result
+//	not in the queue, with an Err         anything                           lost: the contender cannot stay
+//	older                                 the contender was in the queue     ignored
+//	not in the queue                      it was never in the queue          stored: it may be about to enter
+//	not in the queue                      it was in the queue                lost
+//	older, or as old                      it was not in the queue            lost: older views do not count
+//	in the queue, with another token      its token                          lost: a late command gave it another place
+//	in the queue                          anything else                      stored
 func (c *Contender) takes(v View) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

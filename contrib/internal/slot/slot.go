@@ -149,7 +149,7 @@ func (r *Run) End(err error) error {
 
 // OnLoss calls f in a separate goroutine if the lock is lost before hold is released.
 func OnLoss(hold *tier.Hold, f func(err error)) {
-	held := hold.Context(context.Background())
+	held := hold.Context(context.Background()) // ends with the hold
 	context.AfterFunc(held, func() {
 		if err := context.Cause(held); errors.Is(err, tier.ErrLost) {
 			f(err)

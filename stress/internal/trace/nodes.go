@@ -592,7 +592,7 @@ func (t *tree) told(l *heard, at string, now clock.Instant) error {
 	case n == nil: // at is a path above nodes, not a node
 		return nil
 	case !n.by.begun || !t.removable(n, now):
-		return fmt.Errorf("is told of the end of %s, and nobody can have removed it", at)
+		return fmt.Errorf("a notification says that %s has ended, but no step can have removed it", at)
 	}
 	l.gone = append(l.gone, at)
 	return nil

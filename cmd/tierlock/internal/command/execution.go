@@ -25,7 +25,7 @@ type execution struct {
 	due    time.Duration // the time at which the command is killed, on the clock
 	kill   *time.Timer   // runs when the command has to end
 	result error
-	ending bool // the command was told to end
+	ending bool // TERM was sent to the command
 }
 
 // mind returns when the command and all processes that it has started have ended.

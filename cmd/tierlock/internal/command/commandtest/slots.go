@@ -125,7 +125,7 @@ func slotsAndSignals(t *testing.T, s Site) {
 	p.Signal(syscall.SIGTERM)
 	p.Exits(0)
 	s.want(t, "who "+path, 0, "free, with no waiters")
-	stage.Nobody()
+	stage.NoMore()
 }
 
 // The lock moves to the process that waits, without a loss, if another process asks for it between slots, and if the front is killed.

@@ -117,8 +117,8 @@ func (s *Stage) Followed(victims ...*Section) (next *Section) {
 	return next
 }
 
-// Nobody checks that no further command has begun.
-func (s *Stage) Nobody() {
+// NoMore checks that no further command has begun.
+func (s *Stage) NoMore() {
 	s.t.Helper()
 	select {
 	case <-s.entries:

@@ -212,7 +212,7 @@ func notAcquired(t *testing.T, s Site) {
 		p.Exits(status)
 		p.Says(fmt.Sprintf("held by process %d on ", holder.Keeper()))
 	}
-	stage.Nobody()
+	stage.NoMore()
 	if queue := s.who(t, "/taken"); len(queue) != 1 {
 		t.Errorf("the queue is %+v, want the holder alone", queue)
 	}
@@ -240,7 +240,7 @@ func readersTogether(t *testing.T, s Site) {
 	p = s.start(t, Under("-s -n", "/data", stage.Command()...)...)
 	p.Exits(75)
 	p.Says(fmt.Sprintf("wanted, and not to read, by process %d on ", writer.Keeper()))
-	stage.Nobody()
+	stage.NoMore()
 	for _, section := range sections {
 		section.Leave(0)
 	}
@@ -307,7 +307,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	large.Leave(3)
 	first.Exits(3)
 	watch.Prints(watch.Stdout, `/permits/db 1 of 5 permits in use: 1 by `+pid(second))
-	stage.Nobody()
+	stage.NoMore()
 	small.Leave(0)
 	second.Exits(0)
 	stage.Next().Leave(0)
@@ -327,7 +327,7 @@ func signalEndsTheWait(t *testing.T, s Site) {
 			t.Errorf("after %v the queue is %+v, want the holder alone", sig, queue)
 		}
 	}
-	stage.Nobody()
+	stage.NoMore()
 	if err := hold.Release(); err != nil {
 		t.Error(err)
 	}
@@ -592,7 +592,7 @@ func wrongCommandLines(t *testing.T, s Site) {
 			t.Errorf("%v says more or less than a line:\n%s", c.args, text)
 		}
 	}
-	stage.Nobody()
+	stage.NoMore()
 }
 
 // A subcommand whose output cannot be written reports this, and exits with 70. This also ends a subcommand that would run until it is
