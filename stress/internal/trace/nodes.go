@@ -499,7 +499,7 @@ func (t *tree) misses(n *node, z int64, now clock.Instant) error {
 	case n.seen >= z:
 		return fmt.Errorf("%s is not there at %#x, and was at %#x", n.path, z, n.seen)
 	case !t.removable(n, now):
-		return fmt.Errorf("%s is not there at %#x, and nobody can have removed it", n.path, z)
+		return fmt.Errorf("%s is not there at %#x, and no step can have removed it", n.path, z)
 	}
 	for _, x := range t.removing[n.path] {
 		if x.done() && x.reply.Zxid > z {

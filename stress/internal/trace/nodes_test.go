@@ -146,7 +146,7 @@ var nodeForgers = []forger{
 		}
 		r.Names = slices.Delete(r.Names, i, i+1)
 		return true
-	}), "not there at .*, and (nobody can have removed it|was at|was deleted at)|is there at .*, and was gone"},
+	}), "not there at .*, and (no step can have removed it|was at|was deleted at)|is there at .*, and was gone"},
 	{"a node that nobody has created", replies("getChildren2", func(_ *Request, r *Reply) bool {
 		r.Names = append(r.Names, zkqueue.NewID()+"lock-0000000000")
 		return true
@@ -246,12 +246,12 @@ var nodeForgers = []forger{
 			}
 		}
 		return false
-	}), "not there at .*, and (nobody can have removed it|was at|was deleted at)"},
+	}), "not there at .*, and (no step can have removed it|was at|was deleted at)"},
 	{"the end of a node that is there", func(events []Event, at int) ([]Event, bool) {
 		e := events[at]
 		gone := Event{At: e.At, Process: e.Process, Line: e.Line, Kind: Gone, Reply: e.Reply}
 		return slices.Insert(events, at+1, gone), e.answers("create") && e.Request.Sequence
-	}, "nobody can have removed it"},
+	}, "no step can have removed it"},
 	{"the end of a node that is not told", func(events []Event, at int) ([]Event, bool) {
 		e := events[at]
 		later := slices.ContainsFunc(events[at+1:], func(f Event) bool {
