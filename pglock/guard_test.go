@@ -310,8 +310,7 @@ func testUnansweredCommit(t *testing.T, f flavour) {
 	commit := func(ctx context.Context, answered func() (lose bool)) error {
 		err := Tx(ctx, hold, func(tx pgx.Tx) error {
 			err := increment(ctx, tab)(tx)
-			var answers atomic.Int32
-			p.network.messages(func() bool { return answers.Add(1) == 2 && answered() }) // the first answer is that of checkDeferred
+			p.network.answersTo("tierlock.guard(", answered)
 			return err
 		})
 		need.WantErr(t, "the commit", err, tier.ErrUnknown)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -26,7 +27,7 @@ type network struct {
 	whole chan struct{}
 	over  bool
 	lanes map[*lane]struct{}
-	hook  func() (lose bool)
+	hook  func(request string) (lose bool)
 
 	requested func([]byte) // is called with each request before that is passed on
 	closing   func()       // is called before the process closes a connection
@@ -84,7 +85,14 @@ func (n *network) mute(request string) {
 }
 
 // messages makes hook be called for each message to the process, except messages that keep its session alive.
-func (n *network) messages(hook func() (lose bool)) { n.locked(func() { n.hook = hook }) }
+func (n *network) messages(hook func() (lose bool)) {
+	n.locked(func() { n.hook = func(string) bool { return hook != nil && hook() } })
+}
+
+// answersTo makes hook be called for each answer to a request that contains a text.
+func (n *network) answersTo(text string, hook func() (lose bool)) {
+	n.locked(func() { n.hook = func(request string) bool { return strings.Contains(request, text) && hook() } })
+}
 
 func (n *network) onRequest(f func([]byte)) { n.locked(func() { n.requested = f }) }
 
@@ -97,7 +105,7 @@ func (n *network) locked(f func()) {
 }
 
 // hooks returns the functions that are to be called at present.
-func (n *network) hooks() (requested func([]byte), closing func(), hook func() (lose bool)) {
+func (n *network) hooks() (requested func([]byte), closing func(), hook func(request string) (lose bool)) {
 	n.locked(func() { requested, closing, hook = n.requested, n.closing, n.hook })
 	return requested, closing, hook
 }
@@ -244,7 +252,7 @@ func (c *lane) down() {
 		if request := c.request.Load(); request != nil && containsAny(*request, "\x00try") && containsAny(message.Bytes(), "SELECT 1\x00") {
 			advisoryWrites.Add(1)
 		}
-		if _, _, loses := c.network.hooks(); loses != nil && (notified || !c.keeps()) && loses() {
+		if _, _, loses := c.network.hooks(); loses != nil && (notified || !c.keeps()) && loses(string(*c.request.Load())) {
 			c.close()
 			return
 		}

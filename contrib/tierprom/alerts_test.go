@@ -147,7 +147,8 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	for _, alert := range alerts {
 		p.eventually(t, fired(alert))
 	}
-	for _, well := range []string{`instance="healthy"`, `path=~".*healthy.*"`, `alertname="TierlockOrphan", path!="/orphan/*"`} {
+	// Short waits for /busy/a cause no TierlockOrphan either. On a busy machine the short waits can be long, so promtool alone tests that.
+	for _, well := range []string{`instance="healthy"`, `path=~".*healthy.*"`, `alertname="TierlockOrphan", path!~"/(orphan|busy)/.*"`} {
 		need.Empty(t, "fired although all is well there", p.ask(t, fired(well)))
 	}
 	p.wantRules(t, len(alerts))
