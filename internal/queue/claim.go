@@ -18,7 +18,7 @@ type claim struct {
 	path    string
 	mode    second.Mode
 	given   int           // how many permits there are according to the program; 0 for a lock
-	permits *atomic.Int64 // how many there are according to the store's newest answer, before it as given; nil for a lock
+	permits *atomic.Int64 // how many there are according to the store's newest answer; before the first answer, as given; nil for a lock
 	linger  time.Duration // see [second.Options.MayLinger]
 }
 
@@ -83,7 +83,7 @@ var errGone = second.Unavailable(errors.New("the session has ended; a new one be
 var errRenumbered = errors.New("the store has another number of permits")
 
 // begin makes a contender enter the queue, and waits until it has the lock. If the contender loses its place, begin enters a new one. If
-// old is not nil, the first contender takes its place.
+// old is not nil, the first contender replaces it.
 //
 // If ctx ends, the contender is removed as soon as its pending commands are answered. These commands are not cancelled, because it would
 // then be unknown whether they are executed.
@@ -164,7 +164,7 @@ func (l *claim) Break(ctx context.Context, token int64) error {
 		return err
 	}
 	i := slices.IndexFunc(a.Queue, func(c second.Contender) bool { return c.Token == token })
-	if i < 0 || token <= 0 { // a contender has token 0 before it has one; one of another Redis library always has 0
+	if i < 0 || token <= 0 { // waiters without a token yet have 0, and so have all contenders of other Redis libraries
 		return l.failure(breaking, second.NoToken(token))
 	}
 	r.ID, r.Token = a.Queue[i].ID, token

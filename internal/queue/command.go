@@ -21,17 +21,18 @@ type Store interface {
 	// Do executes a command in one round trip. It returns when the answer arrives or ctx ends. A Beat that takes several round trips may
 	// wait [Tier.Patience] for each of them. Do does not repeat a request that may have been executed.
 	Do(ctx context.Context, c Command) Answer
-	// Name returns a name for a contender that is about to enter under a session. No other contender of this process has that name. This
-	// includes contenders in a queue, and contenders that a late command may still create.
+	// Name returns a name for a contender that is about to enter under a session. No other contender of this process has that name, whether
+	// it is in a queue or a late command may still create it.
 	Name(session string) string
 	// Close returns when all goroutines of the store have ended. It is called after the last command. Calls of Do whose ctx has ended may
 	// still be about to return.
 	Close()
 }
 
-// A Follower is a store that reports the state of a contender only between Follow and Unfollow. Stores that are not Followers always
-// report it. A Follower may use a name again once the contender with that name is known to be removed. Each of its notifications
-// therefore has the Token of the Ref, even if the contender is missing.
+// A Follower is a store that reports the state of a contender only between Follow and Unfollow. Stores that are not Followers always report
+// it. A Follower may use a name again once the contender with that name is known to be removed. Each of its notifications therefore has the
+// Token of the Ref, even if it says that the contender is missing. A late notification is then not taken for one about the next contender
+// of that name.
 type Follower interface {
 	// Follow makes the store call [Tier.Tell] with the state of a contender, and again after each change, until Unfollow. Both methods return
 	// at once, and may call Tell.
@@ -49,7 +50,8 @@ type Ref struct {
 	// Permits is the total number of permits of a semaphore. It is 0 for a lock; a lock and a semaphore at the same path have separate
 	// queues. A contender has its permits if its weight plus the weights of all contenders ahead is at most the number in the store. That
 	// number was set by a Resize. Without a Resize, it is the number with which the present contenders entered. An Enter or a Try with
-	// another number is Denied, even if it would be Locked. The answer has [second.ErrTooManyPermits] and the right number.
+	// another number is Denied, even if the permits are taken and it would otherwise be Locked. The answer has [second.ErrTooManyPermits]
+	// and the right number.
 	Permits int
 }
 
@@ -63,7 +65,7 @@ type Command struct {
 	Old     Ref           // the contender that an Enter removes; if its ID is empty, the Enter removes none
 	Among   []Ref
 	Data    []byte // with Save: the value to store; nil removes the stored value
-	Turn    int64  // with Save: the number of this Save among all of the contender
+	Turn    int64  // with Save: how many Saves the contender has sent, this one included
 }
 
 // An Op is the kind of a command. A store answers an unknown Op with Denied and [errors.ErrUnsupported]. Several places list all Ops. To
@@ -74,14 +76,14 @@ const (
 	Open    Op = "open"    // open a session
 	Beat    Op = "beat"    // renew a session, and the contenders Among
 	Audit   Op = "audit"   // list the contenders that queue under a session
-	Drop    Op = "drop"    // delete orphaned contenders (Among) from their queues, except in a queue that is locked
+	Drop    Op = "drop"    // delete orphaned contenders (Among) from their queues; skip a queue that another transaction has locked
 	Goodbye Op = "goodbye" // end a session, and remove the contenders Among
 	Enter   Op = "enter"   // append the contender to the queue, and remove Old
 	Try     Op = "try"     // append the contender to the queue if it gets the lock at once
 	Look    Op = "look"    // read the state of the contender
 	Share   Op = "share"   // make the contender a reader
 	Weigh   Op = "weigh"   // reduce the permits that the contender wants or has to Weight
-	Leave   Op = "leave"   // remove the contender; without a Session it may belong to any process
+	Leave   Op = "leave"   // remove the contender; if Session is empty, it may be one of any process
 	List    Op = "list"    // read the queue
 	Ask     Op = "ask"     // ask the holders to give the lock up
 	Save    Op = "save"    // store Data beside the lock, unless a later Turn of the holder was stored; Gone if it does not have the lock
@@ -109,9 +111,9 @@ type Answer struct {
 	Away    error // why the store cannot be reached or serves no request; also set if ctx has ended; nil if the store has answered
 	Begun   bool  // a command that was Denied may have been executed in part
 
-	View          View    // by Enter, Try, Look, Share and Weigh: the state of the contender
-	Permits       int     // by an Enter or a Try that is Denied because of its number of permits: the right number
-	Views         []View  // by Beat: states of contenders Among that get no notification; applied before the session counts as renewed
+	View          View    // by Enter, Try, Look, Share, Weigh: the state of the contender
+	Permits       int     // by an Enter or a Try that is Denied because of its number of permits: the number in the store
+	Views         []View  // by Beat: states of those Among that get no notifications; applied before the lease is extended
 	Removed       Removal // by Leave: whether the contender was removed; by Enter: whether Old was removed
 	InGracePeriod bool    // by Try: the Outcome is Locked only because the store is in a grace period
 
@@ -121,7 +123,7 @@ type Answer struct {
 	// contenders of this process that the process does not know. The caller runs an audit to find them.
 	Doubt   bool
 	Present []Ref              // by Audit: the contenders
-	Queue   []second.Contender // by List; in a queue for permits, Of is set in all contenders, and Permits in those that have some
+	Queue   []second.Contender // by List; in a queue for permits, all have Of, and only those with their permits have Permits
 	Value   *second.Value      // by Load; nil if nothing was saved
 }
 
@@ -156,8 +158,8 @@ type View struct {
 	Token int64 // the token of its place; some stores assign it with the grant, and it is 0 before
 	// At orders the views of a contender. It is greater than 0: a time on the store's clock, a revision, or the time of the request.
 	At int64
-	// Sent is when the request was sent, on the clock of [Tier.Now]. It is 0 in a notification, because no request caused that. In answers
-	// to commands, the tier sets it.
+	// Sent is when the request was sent, on the clock of [Tier.Now]. It is 0 in a notification, because no request caused the notification.
+	// In answers to commands, the tier sets it.
 	Sent time.Duration
 	// Err, if Known is true, is why the state of the contender cannot be read. If Known is false, it is why the contender cannot stay, or has
 	// lost the lock.
@@ -169,7 +171,7 @@ type View struct {
 	Behind  bool             // another contender waits because of this one
 	Reader  bool             // the next contender behind is a reader
 	Of      int              // the total number of permits; 0 for a lock
-	Free    int              // for a waiter: the permits that contenders ahead leave; 0 or less if another one waits ahead
+	Free    int              // for a waiter: Of less what all contenders ahead want or have; 0 or less if one of them waits
 	Waiting int              // how many other contenders wait for permits
 	Ahead   int              // how many contenders ahead block this one; for permits, how many wait ahead of it
 	Nearest second.Contender // the last of the contenders that Ahead counts

@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Contender is an entry in the queue for a lock. Once the store has granted it the lock, it is also the grant. It is covered by its
-// session from before it enters the queue until it is given up.
+// A Contender is an entry in the queue for a lock. Once the store has granted it the lock, it is also the grant. From before it enters the
+// queue until it is given up, it is lost when the lease of its session ends.
 type Contender struct {
 	claim   *claim
 	session *session
@@ -27,7 +27,7 @@ type Contender struct {
 	weight  atomic.Int64 // how many permits it wants or has
 	permits atomic.Int64 // the total number of permits that it names when it enters; 0 for a lock
 	queues  atomic.Bool  // it may be in the queue; false before it enters, and once it is known to be removed
-	doomed  bool         // a later Enter without an answer may have removed it, so its absence is no loss; valid once it is removed
+	doomed  bool         // an unanswered Enter of its successor may have removed it, so its absence is no loss; valid once it is removed
 
 	failed atomic.Pointer[error] // why its last command failed, nil if that succeeded; a nil pointer before the first failure
 
@@ -47,7 +47,7 @@ type Contender struct {
 	opening sync.Mutex  // guards the field below; open holds it until its command is answered
 	opened  bool        // Share has made it a reader
 
-	following sync.Once // subscribes to the store's notifications, unless it was given up before
+	following sync.Once // subscribes to the store's notifications, or does nothing if the contender was given up before
 	follows   bool      // it has subscribed; valid once following is done
 	departing sync.Once // starts its removal
 
@@ -55,7 +55,7 @@ type Contender struct {
 	said    View          // the newest view; only At is set before the contender is seen in the queue, and once it is missing
 	heard   time.Duration // when that view arrived
 	granted time.Time     // when it became the holder; zero before that
-	lasting *time.Timer   // makes a long hold subscribe; nil before the grant, and if the store is no Follower
+	lasting *time.Timer   // subscribes after a sixth of the TTL as the holder; nil before the grant, and if the store is no Follower
 
 	Turn     sync.Mutex    // for stores that send the guarded writes of a contender one after the other
 	pending  atomic.Int32  // how many guarded writes may still take effect
@@ -67,7 +67,7 @@ type Contender struct {
 	released mutexbool.Bool // it is removed, or callers need not wait for the removal any longer
 }
 
-// enrol makes a new contender enter the queue. If old is not nil, the new contender takes the place of old, which was given up.
+// enrol makes a new contender enter the queue. If old is not nil, the new contender replaces old, which was given up.
 func (l *claim) enrol(ctx context.Context, patient bool, old *Contender, enter func(c, old *Contender) error) (*Contender, error) {
 	t, err := l.tier, context.Cause(ctx)
 	for pace := retry.New(); patient && err == nil && t.left.Load() >= maxLeft; {
@@ -229,7 +229,7 @@ func (c *Contender) tryOnce(weight int64) error {
 		return cmp.Or(a.refusal(), a.Err)
 	case c.hold():
 		return nil
-	case !c.newest().Has: // another contender blocks this one, which the store found only after the Try
+	case !c.newest().Has: // since the Try, the store has found that another contender blocks this one
 		return locked
 	}
 	return second.Unavailable(errors.New("the lease has run out and is not renewed yet"))
@@ -240,7 +240,7 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 	c.follow()
 	defer w.Forget()
 	for pace, ahead := shortest, ""; ; pace = min(2*pace, longest) {
-		if next := c.newest().Nearest.ID; next != ahead { // the next contender ahead may release as soon as the last one did
+		if next := c.newest().Nearest.ID; next != ahead { // another contender is next now and may release soon, so poll often again
 			pace, ahead = shortest, next
 		}
 		c.wake.Clear()
@@ -252,10 +252,10 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 		if err := cmp.Or(context.Cause(c.life), c.newest().Err, context.Cause(ctx)); err != nil {
 			return c.explain(err)
 		}
-		if c.hold() { // if not, it is not first yet, or the lease has run out and may be renewed
+		if c.hold() { // false if it is not first yet, or if the lease has run out, which a renewal may change
 			return nil
 		}
-		if v := c.newest(); v.Ahead > 0 || v.InGracePeriod { // if not, it only waits for free permits, or its place is unknown
+		if v := c.newest(); v.Ahead > 0 || v.InGracePeriod { // otherwise it only waits for free permits, or its place is unknown
 			w.Stands(c.standing)
 		}
 		if d != nil {
@@ -266,7 +266,7 @@ func (c *Contender) wait(ctx context.Context, w *second.Wait, d *second.Demand) 
 				return err
 			}
 		}
-		c.awaitNews(ctx, pace, changed) // the end of ctx is seen above
+		c.awaitNews(ctx, pace, changed) // the next round checks whether ctx has ended
 	}
 }
 
@@ -344,14 +344,15 @@ func (c *Contender) apply(v View) {
 // Views arrive in several ways, and late if the process was paused. They are therefore ordered by At, which the store sets. There is one
 // exception, since the store's order may be set back: the answer to a command that was sent after the last view arrived is always newer.
 //
-// The first line that fits applies. A view is older if its At is lower, and if it does not answer a later command.
+// The first line that fits applies. A view is older if its At is lower than that of the known view, unless it answers a command that was
+// sent after the known view arrived.
 //
 //	view                                  what is known before               result
 //	not in the queue, with an Err         anything                           lost: the contender cannot stay
 //	older                                 the contender was in the queue     ignored
 //	not in the queue                      it was never in the queue          stored: it may be about to enter
 //	not in the queue                      it was in the queue                lost
-//	older, or as old                      it was not in the queue            lost: older views do not count
+//	older, or as old                      it was not in the queue            lost: a newer view says that it is not in the queue
 //	in the queue, with another token      its token                          lost: a late command gave it another place
 //	in the queue                          anything else                      stored
 func (c *Contender) takes(v View) bool {
@@ -417,7 +418,7 @@ func (c *Contender) hold() bool {
 	if !c.granted.IsZero() || !c.said.Has || !c.session.Hold(c) {
 		return !c.granted.IsZero()
 	}
-	if t := c.claim.tier; t.follower != nil { // only a long hold needs to be told of its removal
+	if t := c.claim.tier; t.follower != nil { // only a long hold subscribes, to learn of its removal
 		c.lasting = time.AfterFunc(c.session.ttl/6, func() { t.Spawn(c.follow) })
 	}
 	c.granted = time.Now()
@@ -433,7 +434,8 @@ func (c *Contender) Missing() error {
 }
 
 // The method missing is called when the contender is not at its place any more; it may not be in the queue at all. This is a loss, unless
-// the contender was given up. In that case its own command has usually removed it, and the answer to that command tells.
+// the contender was given up. In that case its own command has usually removed it, and the answer to that command shows whether it was lost
+// before.
 func (c *Contender) missing(v View) {
 	if v.Known {
 		c.queues.Store(true) // it is at another place, and has to be removed from there
@@ -522,7 +524,7 @@ func (c *Contender) leave() {
 	for pace := retry.New(); c.queues.Load(); {
 		if t.unreachable() != nil {
 			c.finish(loss)
-			t.answering(t.ctx) // otherwise each contender that leaves would send a request in vain
+			t.answering(t.ctx) // otherwise each leaving contender would send requests that cannot succeed
 		}
 		if t.ctx.Err() != nil {
 			c.finish(loss)
@@ -552,7 +554,7 @@ func (c *Contender) leave() {
 		}
 		c.finish(loss)
 		c.session.doubtful.Store(true)
-		if again { // the second try is sent as soon as the store answers
+		if again { // there is no pause before the second try, which is sent as soon as the store can be reached
 			retry.Pause(t.ctx, pace.NextBackOff())
 		}
 	}

@@ -96,7 +96,7 @@ func (c *Contender) AwaitRelease() error {
 			return c.claim.failure("release", c.fate)
 		}
 		return nil
-	case <-time.After(c.claim.tier.config.ReleaseWithin(c.session.ttl)): // life has ended if the lock was lost before
+	case <-time.After(c.claim.tier.config.ReleaseWithin(c.session.ttl)): // nil, unless the lock was lost before
 		return context.Cause(c.life)
 	}
 }
@@ -140,7 +140,7 @@ func (c *Contender) awaitReader(ctx context.Context) error {
 		if v := c.newest(); v.Reads || v.Reader || v.Err != nil {
 			return v.Err
 		}
-		c.awaitNews(ctx, longest, nil) // the end of ctx is seen above
+		c.awaitNews(ctx, longest, nil) // the next round checks whether ctx has ended
 	}
 }
 
@@ -156,7 +156,7 @@ func (c *Contender) open() error {
 	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
 		a := c.sendFor(c.tenure, c.command(Share))
 		if unknown = unknown || a.Outcome == Unknown || a.Begun; unknown && a.Outcome == Denied {
-			a.Outcome = Unknown // an error would mean that the contender is still a writer
+			a.Outcome = Unknown // an earlier try may have made the contender a reader, but Denied would mean that it is still a writer
 		} else if a.Outcome == Denied {
 			c.shared.Store(false)
 		}
@@ -168,7 +168,7 @@ func (c *Contender) open() error {
 	c.opened = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.contended.Store(second.NewContention(c.attend)) // beside a reader, only writers wait
+	c.contended.Store(second.NewContention(c.attend)) // a new signal: readers may have raised the old one, but now only writers wait
 	c.contestLocked(time.Now())
 	return nil
 }

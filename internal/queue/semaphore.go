@@ -93,7 +93,7 @@ func (s semaphore) Release(permits []second.Permit) (err error) {
 // Most returns how many permits one command can take. The limit keeps the slice of permits small.
 func (s semaphore) Most() int { return 1 << 16 }
 
-// Equal reports whether the contenders of both would be alike.
+// Equal compares the claims of two semaphores; see the method alike.
 func (s semaphore) Equal(other second.Semaphore) bool { return s.alike(other.(semaphore).claim) }
 
 // bid reduces the number of permits that the contender asks for, if it is the first waiter and the process can use fewer. The contender

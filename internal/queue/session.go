@@ -68,8 +68,8 @@ func (t *Tier) refuse(why error) {
 	}
 }
 
-// renewUntilOver renews a session each quarter of its TTL until the session has ended. While the store does not answer, it continues to
-// try. The session may still exist in the store, and with it the places in the queues.
+// renewUntilOver renews a session each quarter of its TTL until the session has ended. While the store does not answer, renewUntilOver
+// tries again, because the session and its places in the queues may still exist in the store.
 func (t *Tier) renewUntilOver(x *session, well func()) {
 	timer := time.NewTimer(x.ttl / 4)
 	for pace := retry.New(); !x.Over(); {
@@ -86,7 +86,7 @@ func (t *Tier) renewUntilOver(x *session, well func()) {
 			timer.Reset(x.ttl / 4)
 			continue
 		}
-		t.renew.Clear() // failed commands have requested a renewal, but the next one waits for the backoff
+		t.renew.Clear() // failed commands have requested a renewal, but the next renewal waits for the backoff
 		timer.Reset(pace.NextBackOff())
 	}
 }
@@ -99,7 +99,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 			beat.Among = append(beat.Among, c.Ref())
 		}
 	}
-	sent := t.Now() // after Among is complete: the views in the answer are newer than all views until now
+	sent := t.Now() // read after Among is complete, so that the views in the answer count as newer than all views before
 	a := t.do(t.ctx, beat)
 	for _, v := range a.Views { // before the lease is renewed; otherwise a contender that lost its place could become a holder
 		v.Sent = sent
@@ -138,16 +138,17 @@ func (t *Tier) expire(x *session, why error) {
 // late, for example by a server that was paused and resumed. It may even be executed after its contender was removed. Only the end of the
 // session rules that out, because the store refuses commands of an ended session. Until then, the audit finds orphaned contenders.
 //
-// The audit does not delete a contender whose owner is about to remove it. Otherwise the owner's command would find nothing.
+// The audit does not delete a contender whose owner is about to remove it. Otherwise the owner's command would find nothing, and the owner
+// would report a loss.
 func (t *Tier) audit(x *session) {
 	a := t.do(t.ctx, Command{Op: Audit, Session: x.name})
 	unwanted := slices.DeleteFunc(a.Present, func(r Ref) bool {
-		known, ok := t.contenders.Load(r.ID) // has every contender from before it enters
+		known, ok := t.contenders.Load(r.ID) // t.contenders has every contender, from before it enters
 		if !ok {
 			return false
 		}
-		// A store that was set back to an earlier state may have an old contender whose name another contender, at another path, has now. Only
-		// the beginning of the path is compared, since some stores append to it.
+		// After a store was set back to an earlier state, an old contender may be in a queue again, and a contender at another path may
+		// have its name now. The paths are therefore compared, but only their beginning, since some stores append to the path.
 		c := known.(*Contender)
 		return !c.released.IsSet() && strings.HasPrefix(r.Path, c.claim.path) && (!r.Reads || c.claim.mode == second.Reading)
 	})

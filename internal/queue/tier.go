@@ -24,7 +24,7 @@ type Config struct {
 	second.Settings
 	Lost      func(Ref) string   // describes what has happened to a contender that is missing
 	Paths     func(string) error // the store's own rule for paths; see [second.CheckPath]
-	Trouble   func() error       // returns why the store cannot be reached, without a command; nil if only commands show that
+	Trouble   func() error       // returns why the store cannot be reached, without a command; nil if only the answers to commands show that
 	Elsewhere string             // the package to use for semaphores and Break, if this store has neither; otherwise ""
 	Apart     bool               // each contender has its own lease, which is renewed by each answer with its view
 	Evicts    func() error       // returns why the store may lose values that were saved; nil if it never does
@@ -203,9 +203,9 @@ func (t *Tier) Deafen(why error) {
 	}
 }
 
-// InGracePeriod records that the store grants nothing for the time left, according to the answer to a request. sent is when the request
-// was sent. The answer may have been delayed, so the grace period may end earlier than it seems. A new end is logged only if it is later
-// even when left is counted from sent.
+// InGracePeriod records that the store grants nothing for the time left, according to the answer to a request. sent is when the request was
+// sent. If the answer was delayed, the grace period ends earlier than it seems. InGracePeriod therefore logs a new end only if left,
+// counted from sent, also ends later than the logged end.
 func (t *Tier) InGracePeriod(left time.Duration, sent time.Time, reason string) {
 	if left <= 0 {
 		return
@@ -262,7 +262,7 @@ func (t *Tier) sayGoodbye() {
 
 // End loses every grant and refuses new acquisitions.
 func (t *Tier) End() {
-	t.cancel(second.ErrClosed) // before End, so that a caller whose task is refused finds the tier closed, and sends nothing
+	t.cancel(second.ErrClosed) // before tasks.End: a caller whose task is refused then finds the tier closed, and sends nothing
 	t.tasks.End()
 	t.contenders.Range(func(_, c any) bool {
 		c.(*Contender).session.End(second.ErrClosed)
@@ -276,7 +276,7 @@ func (t *Tier) Spawn(f func()) bool { return t.tasks.Go(f) }
 // do sends a command once. It waits for the answer no longer than [Tier.Patience], or half of the TTL if the command is Open.
 func (t *Tier) do(ctx context.Context, c Command) Answer {
 	patience := t.Patience()
-	if c.Op == Open { // no lease runs out meanwhile, and some stores need ten round trips for an Open
+	if c.Op == Open { // no lease can run out during an Open, and some stores need ten round trips for it
 		patience = t.ttl() / 2
 	}
 	bounded, cancel := context.WithTimeout(ctx, patience)
