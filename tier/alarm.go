@@ -13,10 +13,10 @@ const (
 	longWait    = 10 * time.Second // a longer wait causes a warning
 	rarest      = time.Hour        // the shortest time between two warnings about one path
 	endlessWait = 24 * time.Hour   // a longer wait in virtual time is a deadlock
-	lateAlarm   = time.Second      // if the timer is later than this, the process was stopped
+	lateAlarm   = time.Second      // if the timer fires later than this, the process was stopped meanwhile
 )
 
-// An alarm fires when the first waiter of a stake may have waited for too long. The mutex of the stake guards the alarm.
+// An alarm fires when the first waiter for a lock, or for permits, may have waited for too long. The mutex of the cohort or pool guards it.
 type alarm struct {
 	timer *time.Timer   // the latest one, nil before the first wait
 	set   bool          // the timer will fire
@@ -24,8 +24,8 @@ type alarm struct {
 	told  time.Duration // when the last warning was logged; 0 if there was none
 }
 
-// A waiting is a stake, with the method that the alarm calls. It is an interface, because a function would cost an allocation for each
-// wait.
+// A waiting is a cohort or a pool, with the method that the alarm calls. It is an interface, because a function value would cost an
+// allocation for each wait.
 type waiting interface{ lookAtWait() }
 
 // setAlarmLocked sets the alarm if it is not set.
@@ -61,12 +61,11 @@ func (m *members) judgeLocked(since, waits time.Duration, at waiting, text strin
 	m.spawn(func() { tell(text, about...) })
 }
 
-// judge decides about a wait that is blocked by this process. The wait began at waits, and what blocks it exists since since. If the wait
-// is long, a warning has to be logged. If the wait is endless, a test in virtual time has to end. judge also sets the alarm for the next
-// check.
+// judge decides about a wait that began at waits, behind a hold or permits of this process that began at since. If the result long is true,
+// the caller logs a warning. If endless is true, the caller ends the test in virtual time. judge also sets the alarm for the next check.
 //
-// If the alarm fires late, the process was stopped, or the machine slept. No work was done during that time, so the blocking hold gets the
-// same time again.
+// If the alarm fires late, the process was stopped, or the machine slept. The owner of the blocking hold could not work meanwhile, so judge
+// waits again before it warns.
 func (a *alarm) judge(now, since, waits time.Duration, at waiting) (long, endless bool) {
 	kept, next := now-max(since, waits), longWait
 	switch {

@@ -377,7 +377,7 @@ func (c *cohort) release(own *ownership) error {
 }
 
 // noteLossLocked checks whether the present holds are lost, and counts their loss once. It is called by code that may discover a loss, and
-// by code that reads the counters. A loss is therefore counted in time, although no acquisition has to prepare for it.
+// by code that reads the counters. The counters that a program reads therefore include each loss, although no goroutine watches the holds.
 func (c *cohort) noteLossLocked(now time.Duration) {
 	if c.state != held || c.lost {
 		return
@@ -422,7 +422,7 @@ func (c *cohort) decide(grant second.Grant) (d decision, now time.Duration) {
 // once an owner was asked to yield.
 func (c *cohort) afterReleaseLocked(grant second.Grant, now time.Duration) decision {
 	first := c.gate.first
-	quiet := grant.Idle() // read first: the end of a connection answers a write, even one that is still in flight
+	quiet := grant.Idle() // read before Err: the end of a connection counts as the answer to a write, although the write may still take effect
 	switch {
 	case grant.ErrAt(now) != nil || c.registry.second.Err() != nil:
 		return giveUp
@@ -455,7 +455,7 @@ func (c *cohort) fairLocked(arrival int64, released bool) bool {
 }
 
 // budgetLocked returns for how long the grant may stay in this process while other processes wait. A shared grant has already used its
-// budget. Its signal of contention starts anew, and the grant now stays only while no process waits.
+// budget. Share starts its contention signal anew, and from then on the grant stays only while no process waits.
 func (c *cohort) budgetLocked() time.Duration {
 	if c.sharing.begun {
 		return 1
@@ -519,8 +519,8 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 			continue
 		case <-spent:
 			return
-		case <-grant.Contended().C(): // from now on the grant does not linger after a release, unless it is shared
-		case <-revoked: // the same is true here
+		case <-grant.Contended().C(): // after this the grant does not linger again, unless it is shared
+		case <-revoked: // after this the grant does not linger again either
 		case <-grant.Context().Done():
 		case <-c.registry.open.Done(): // from now on no grant lingers
 		}
@@ -531,7 +531,7 @@ func (c *cohort) watchLingering(grant second.Grant, limit time.Duration, spent <
 
 // endLingering releases the grant if it has lingered for long enough. If now is true, it releases a lingering grant at once. endLingering
 // returns for how long the grant may still linger; this is the full limit while the grant is in use. If now is true, the watch ends even if
-// the grant is in use, and if the grant lingers later, it needs another watch.
+// the grant is in use. A grant that lingers later gets a new watch.
 func (c *cohort) endLingering(grant second.Grant, spent <-chan struct{}, now bool) (left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -574,14 +574,14 @@ func (c *cohort) admitReadersLocked(now time.Duration) {
 func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
 // slipOut ends a read ownership without the mutex, because readers that were admitted together often leave together. It does not end the
-// last one. slipOut returns the loss of the lock, if the lock is lost. Without a lease only the store knows that. The grant stays as long
-// as the ownership is counted.
+// last one. slipOut returns the loss of the lock, if the lock is lost. For a grant without a lease it asks the store. The grant cannot be
+// released meanwhile, because readers still counts this ownership.
 func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	if !own.reads.Load() || c.readers.Load() == 1 {
 		return nil, false
 	}
 	loss = own.grant.Err()
-	if errors.Is(loss, ErrLost) { // the ownership is still among those whose loss is counted
+	if errors.Is(loss, ErrLost) { // counted now, while readers still includes this ownership
 		c.mu.Lock()
 		c.noteLossLocked(c.registry.now())
 		c.mu.Unlock()
@@ -634,8 +634,9 @@ func (c *cohort) shareLaterLocked(grant second.Grant) {
 	})
 }
 
-// watchSharing shares grant once another process has waited for the hand-off budget. If goroutines of this process wait then, they are no
-// longer admitted, and the grant will probably end soon without a write. In that case watchSharing waits for the budget once more.
+// watchSharing shares grant once another process has waited for the hand-off budget. If a goroutine of this process waits at that time, no
+// more readers are admitted, and the grant probably ends soon, without the write that Share costs. In that case watchSharing waits for the
+// budget once more.
 func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 	select {
 	case <-grant.Contended().C():
@@ -659,7 +660,7 @@ func (c *cohort) watchSharing(ctx context.Context, grant second.Grant) {
 		case c.gate.empty() || extended:
 			c.sharing.begun = true
 			c.mu.Unlock()
-			_ = grant.Share(ctx) // after an error the grant is treated as shared all the same, and serves no writer
+			_ = grant.Share(ctx) // even after an error the grant is treated as shared, and serves no writer
 			c.mu.Lock()
 			if c.state == held {
 				c.admitReadersLocked(c.registry.now())

@@ -16,7 +16,7 @@ const (
 
 // The type credits has the credit of each path of a registry. The mutex of the registry guards its fields except lately.
 type credits struct {
-	known  map[lockKey]int32 // the credits of the paths that have no stake
+	known  map[lockKey]int32 // the credits of the paths that no goroutine uses at present
 	lately atomic.Int32      // what all paths together have earned recently
 }
 
@@ -75,7 +75,7 @@ func (c *credit) learn(earned int32) {
 	before := c.lately.Load()
 	after := min(max(before+earned, -mostCredit), mostCredit)
 	if after != before { // in most cases they are equal, and no core writes to the shared variable
-		c.lately.Store(after) // one of two concurrent stores is enough
+		c.lately.Store(after) // if two goroutines store at the same time, one result is lost, which does no harm
 	}
 	if c.left = min(c.left+earned, mostCredit); c.left < 0 || c.left == 0 && after < 0 {
 		c.left = noCredit

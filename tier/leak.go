@@ -19,7 +19,7 @@ type trace struct {
 }
 
 // traced returns the hold that the caller of Acquire gets. With [WithLeakDetection] it is a copy to which the ownership does not refer. If
-// the program forgets the copy, a warning is logged in the goroutine in which the runtime runs all cleanups.
+// the program drops the copy without a release, the runtime's cleanup goroutine logs a warning.
 func (m *Mutex) traced(h *Hold) *Hold {
 	if !m.options.traced {
 		return h

@@ -33,7 +33,7 @@ type Registry struct {
 	warned  map[lockKey]bool // semaphores for which a warning about their number of permits was logged
 	drained context.Context  // ends when new calls are refused and the last stake is removed, and when the second tier ends
 	allGone func()           // ends the context drained
-	tasks   sync.WaitGroup   // goroutines of the stakes, and calls of the observer that do not run in a caller's goroutine
+	tasks   sync.WaitGroup   // goroutines of cohorts and pools, and calls of the observer that do not run in a caller's goroutine
 
 	closing sync.Once
 	ended   chan struct{} // closed when the second tier is closed
@@ -264,7 +264,7 @@ func (r *Registry) join(key lockKey, permits *Semaphore) stake {
 	return s
 }
 
-// mostWarned is the number of paths about which the registry warns at most.
+// mostWarned limits the number of paths about which the registry warns.
 const mostWarned = 1024
 
 // warnOnce reports whether to warn that the store has another number of permits. It returns true once for each path, until mostWarned paths

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// maxValue is the number of bytes that [Hold.Save] accepts at most.
+// maxValue is the largest number of bytes that [Hold.Save] accepts.
 const maxValue = 16 << 10
 
 // A Value is what [Hold.Save] saved beside a lock.

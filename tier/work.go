@@ -11,7 +11,7 @@ import (
 // is lost or released. The zero value is empty.
 type contexts struct {
 	mu      sync.Mutex          // guards the fields below
-	derived map[any]*derivation // the key is the parent of the context; some ended contexts are missing
+	derived map[any]*derivation // the key is the parent of the context; contexts that have ended may be missing
 	swept   int                 // the number of contexts that the last sweep left
 }
 
@@ -33,7 +33,7 @@ func (c *contexts) under(ctx, life context.Context, err func() error, carry func
 		if d.context.Err() == nil {
 			return d.context
 		}
-		d.onLoss() // the parent is used again although its context has ended; some frameworks do this
+		d.onLoss() // ctx is equal to an earlier parent whose context has ended: some frameworks reuse a context
 	}
 	bare, cancel := context.WithCancelCause(ctx)
 	d := &derivation{context: carry(bare), cancel: cancel}
