@@ -29,7 +29,7 @@ import (
 type attempt struct {
 	lock   *Lock
 	client *Client
-	ctx    context.Context // ends when no caller wants the lock any more, or when the client is closed
+	ctx    context.Context // ends when the caller has left, or when the client is closed
 	once   bool            // the attempt does not wait for anything
 	wait   *second.Wait    // tells the caller the place of the node
 
@@ -37,12 +37,12 @@ type attempt struct {
 	old atomic.Pointer[Node]
 
 	beside   []link.Request            // further reads, directly after the list of the queue
-	fits     func([]link.Answer) error // checks the answers to beside; a try creates a node only if fits returns nil
+	fits     func([]link.Answer) error // checks the answers to the reads in beside; a try creates a node only if fits returns nil
 	listed   *listed                   // the list that was sent directly after the latest create
 	inTurn   []link.Answer             // the answers to beside if the node was first in the queue at that time; otherwise nil
 	reported bool                      // a message about foreign children was logged
 
-	orphan  bool                  // the path was found missing at some time
+	orphan  bool                  // a request has found that the path does not exist
 	trouble atomic.Pointer[error] // the error after which the attempt waits before it tries again; nil if there is none
 }
 
@@ -91,7 +91,8 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		value T
 		err   error
 	}
-	var settled atomic.Bool // set either by f when it has a result, or by the caller when it leaves, whichever is first
+	// F sets it when it has a result, or the caller when it leaves; the first of them decides whether the caller gets the result.
+	var settled atomic.Bool
 	done := make(chan struct{})
 	if !l.Spawn(func() {
 		defer close(done)
@@ -148,7 +149,7 @@ func (a *attempt) pause(pace *retry.Pace, err error) error {
 		return a.explain(cause)
 	}
 	_, cause := a.awaitSession()
-	if cause == nil && err != nil && !errors.Is(err, errGone) { // the connection is not the reason for err, or the reason no longer exists
+	if cause == nil && err != nil && !errors.Is(err, errGone) { // the connection did not cause err, or it is back by now
 		a.client.refusals.Refused("acquire", a.lock.path, err)
 	}
 	return cause
@@ -168,7 +169,7 @@ func (a *attempt) awaitSession() (*link.Session, error) {
 
 // try acquires the lock if it is free.
 func (a *attempt) try() (*Node, error) {
-	if err := a.client.Err(); err != nil { // checked again, because the connection may have ended during the wait for an abandoned attempt
+	if err := a.client.Err(); err != nil { // checked again: while this attempt waited for an abandoned one, the connection may have ended
 		return nil, err
 	}
 	answers := a.client.link.Ask(append([]link.Request{link.List(a.lock.path)}, a.beside...)...)
@@ -221,8 +222,8 @@ func (a *attempt) acquire() (*Node, error) {
 	}
 }
 
-// rebuilds is the number of times that the parents are created again without a pause. Other clients may delete the parents while they are
-// empty.
+// rebuilds is how many times an attempt creates the parents again without a pause. Other clients may delete parents that have no children
+// yet.
 const rebuilds = 5
 
 // enqueue creates a node at the tail of the queue. It tries until a node is known to exist, the context ends, or an error is permanent.
@@ -308,7 +309,7 @@ func (a *attempt) send(permission string, ops link.Transaction, list bool) link.
 // succeed.
 func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list bool) (made link.Answer, err error) {
 	zs, unpin := old.pin()
-	if zs == nil || a.client.Err() != nil { // the names are unknown, or there is no connection: the reaper gets all znodes
+	if zs == nil || a.client.Err() != nil { // the names of its znodes are unknown, or there is no connection: the reaper deletes all of them
 		unpin()
 		old.finish(old.unknownFate(nil))
 		return made, errGone
@@ -338,7 +339,8 @@ func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list boo
 // will not exist later, lookUp returns errGone.
 func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, err error) {
 	for pace := retry.New(); ; {
-		if !errors.Is(cause, zk.ErrAPIError) { // an API error is no reason to pause, see [link.Transaction]
+		// An API error usually means that the library could not decode an answer, which is no reason to pause; see [link.Transaction].
+		if !errors.Is(cause, zk.ErrAPIError) {
 			if err := a.pause(pace, cause); err != nil {
 				a.reap(prefixes)
 				return created, err
@@ -488,7 +490,7 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 		return s, err
 	}
 	n.heard.Store(int64(l.asked))
-	if s.foreign > 0 && !a.reported { // once per attempt, and at most as often as the logger allows
+	if s.foreign > 0 && !a.reported { // logged once per attempt
 		a.reported = true
 		a.client.options.Logger.Info("zklock: ignoring children of a lock path that are not queue entries",
 			"path", a.lock.path, "count", s.foreign)
@@ -496,9 +498,9 @@ func (a *attempt) stand(n *Node, l listed) (standing, error) {
 	return s, nil
 }
 
-// The predecessors are the contenders directly ahead of a waiting node. Two of them are watched. A node that becomes second in line
-// therefore learns, while the holder has the lock, that no other contender is between them. When the holder leaves, the node is at the
-// head, and no further read is needed.
+// The predecessors are the contenders directly ahead of a waiting node. The node watches the nearest two. It therefore learns of the
+// departure of the nearer one while the farther one has the lock. When the holder leaves, the node knows that it is at the head, and needs
+// no further read.
 type predecessors struct {
 	attempt *attempt
 	node    *Node
@@ -521,7 +523,7 @@ func (p *predecessors) wait(s standing) (head bool, err error) {
 	if err := p.watch(queue); err != nil {
 		return false, err
 	}
-	// Watches can be lost: when they are set again after a reconnect, this may fail unnoticed.
+	// The wait has a time limit, because watches can be lost: after a reconnect, setting them again may fail unnoticed.
 	ctx, cancel := context.WithTimeout(a.ctx, n.session.Recheck())
 	defer cancel()
 	for {

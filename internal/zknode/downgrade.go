@@ -22,9 +22,9 @@ var (
 	errNobody = errors.New("no reader right behind")
 )
 
-// Share replaces the node of a writer by the node of a reader with the same number, in one transaction. It does so as soon as the contender
-// directly behind reads. If the contender directly behind does not read, the transaction cannot succeed. If no reader is directly behind
-// one of our writers, the contenders behind it therefore need not look for a new reader when the writer is deleted.
+// Share waits until the contender directly behind is a reader. Then it replaces the node of the writer by the node of a reader with the
+// same number, in one transaction. The transaction fails if the contender directly behind is no reader. If such a writer disappears, the
+// contenders behind it therefore know that it was not downgraded, and need not look for a new reader.
 func (g grant) Share(ctx context.Context) error {
 	err := g.share(ctx)
 	if err == nil {
@@ -54,7 +54,7 @@ func (g grant) share(ctx context.Context) error {
 	if wanted.Err() == nil {
 		return err
 	}
-	_, unpin := g.pin() // the outcome is known after this, and no further request is sent
+	_, unpin := g.pin() // waits for the outcome of a downgrade in progress; sends no further request
 	unpin()
 	if g.Shared() {
 		return nil
@@ -86,7 +86,7 @@ func (n *Node) tryDowngrade(wanted context.Context, w *link.Watcher) error {
 	s, err := stand(children, n.znodes.names()...)
 	switch {
 	case errors.Is(err, errGone):
-		member{n}.Check() // finds out whether the node is lost
+		member{n}.Check() // ends the hold if the node is lost
 		return errAgain
 	case err != nil:
 		return err
@@ -104,7 +104,8 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 		return context.Cause(wanted)
 	}
 	defer n.names.Release(allNames)
-	if wanted.Err() != nil { // checked after the names are locked, because a caller that leaves waits for them
+	// Checked with the names locked: a caller that has left waits for them, and relies on it that no downgrade begins later.
+	if wanted.Err() != nil {
 		return context.Cause(wanted)
 	}
 	r := n.newReader()
@@ -118,7 +119,7 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 	if classify(err) == unknown {
 		found, err := insist(n.scope(), c, func() ([]string, error) { return find(c.link, n.lock.path, r.znodes.names()...) })
 		if err != nil {
-			return err // next keeps its value, and the reaper gets both forms
+			return err // next stays set, so the reaper deletes the znodes of both forms
 		}
 		changed = len(found) > 0
 	}
@@ -126,7 +127,8 @@ func (n *Node) replace(wanted context.Context, behind string) error {
 	if changed {
 		return nil
 	}
-	if errors.Is(err, zk.ErrBadVersion) { // a client has written to the znode; this may be a request for the lock, which must not get lost
+	// A client has written to the znode; this may be a request to revoke the lock, which must not get lost.
+	if errors.Is(err, zk.ErrBadVersion) {
 		n.look(n.znodes)
 		err = errAgain
 	}
@@ -148,7 +150,7 @@ func (n *Node) exchange(r *form) (ops []any) {
 	return ops
 }
 
-// become is called when the outcome of the downgrade to r is known.
+// become is called when it is known whether the downgrade to r has changed the znodes.
 func (n *Node) become(r *form, changed bool) {
 	l := n.lock.client.link
 	if changed {

@@ -11,10 +11,10 @@ import (
 
 var (
 	// ErrSequenceExhausted says that the sequence numbers of a lock path are used up, or nearly used up. They count all creations below the
-	// path in 31 bits. From ZooKeeper 3.6 on, they stay at the last number, and two nodes would then both be first. Only a new parent node
-	// resets them. Package zknode creates a new parent if it can; see Sequence overflow in the documentation of package zklock. Otherwise
-	// delete the path once it is empty, or use another path. A single child with a negative number, or with our own number, has the same
-	// effect. The error names such a child. If it is a stray child, delete it.
+	// path in 31 bits. From ZooKeeper 3.6 on, the counter stops at the last number. Two nodes would then have the same number, and both
+	// would be first. Only a new parent node resets them. Package zknode creates a new parent if it can; see Sequence overflow in the
+	// documentation of package zklock. Otherwise delete the path once it is empty, or use another path. A single child with a negative
+	// number, or with the number of our node, also causes this error, which then names the child. Delete that child if no process owns it.
 	ErrSequenceExhausted = errors.New("sequence numbers of the lock path exhausted")
 
 	// ErrQuotaExceeded says that a quota of the lock path, or of a node above it, permits no lock node. The call is not retried. Raise the
@@ -34,7 +34,7 @@ type outcome int
 
 const (
 	done      outcome = iota // the request succeeded
-	missing                  // the server answered that the node or its parent does not exist
+	missing                  // the request was not applied, because the node or its parent does not exist
 	refused                  // the request was not applied, and may succeed later
 	permanent                // the request was not applied, and a retry would fail again
 	unknown                  // the request may have been applied, because its answer was lost

@@ -24,15 +24,15 @@ func (n *Node) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	return grant{n}.MultiIf(ctx, n.Err, ops...)
 }
 
-// MultiIf is like [Node.Multi], for a user that may lose the right to the node before the node is deleted. The function check should
-// include [Node.Err]. If check returns an error, MultiIf sends nothing. A write is counted before check is called. Therefore other code may
-// first make check fail, then find the node idle, and hand the node off: no write of the former user takes effect after that.
+// MultiIf is like [Node.Multi], for a hold that may end before the node is deleted. The function check should include [Node.Err]. If check
+// returns an error, MultiIf sends nothing. A write is counted before check is called. Code that hands the node off first makes check fail,
+// and then waits until no write is counted. After that, no write of the former hold can take effect.
 func (g grant) MultiIf(ctx context.Context, check func() error, ops ...any) (results []zk.MultiResponse, err error) {
 	return g.MultiUnder(ctx, second.Guard{Path: g.Path(), Grants: []second.Grant{g}, Check: check}, ops...)
 }
 
-// MultiUnder is like [grant.MultiIf], but takes effect only while all nodes of locks exist. This node is the first of them. No node counts
-// as idle until the write can no longer take effect.
+// MultiUnder is like [grant.MultiIf], but takes effect only while all nodes of locks exist. This node is the first of them. Until the write
+// can no longer take effect, none of the nodes counts as idle.
 func (g grant) MultiUnder(ctx context.Context, locks second.Guard, ops ...any) (results []zk.MultiResponse, err error) {
 	l := g.lock.client.link
 	nodes, err := g.together(locks.Grants)
@@ -97,7 +97,7 @@ func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.Multi
 	}
 	for i, r := range results[:min(len(results), len(guards))] {
 		if errors.Is(r.Error, zk.ErrNoNode) {
-			of[i].loseTo(guards[i]) // the event may come later, or the watch may not be set yet
+			of[i].loseTo(guards[i]) // does not wait for the event, which may come later or never, because the watch may not be set yet
 			return nil, cmp.Or(check(), errDeleted(guards[i].path))
 		}
 	}

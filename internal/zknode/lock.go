@@ -88,7 +88,7 @@ func (l *Lock) contentOf(i int) []byte {
 	return l.client.content.Now(l.linger)
 }
 
-// The method creates returns the operations that create the znodes with these prefixes.
+// The method creates returns the operations that create znodes whose names begin with the prefixes.
 func (l *Lock) creates(prefixes []string) []any {
 	var ops []any
 	for i, prefix := range prefixes {
@@ -133,14 +133,14 @@ func (l *Lock) TryAcquire(ctx context.Context) (*Node, error) {
 
 // requeue gives up old, a node of the same path, and queues for the lock again. A single write deletes old and creates a new node at the
 // tail of the queue. If the sequence numbers are nearly used up, it takes two writes. Then requeue waits like [Lock.Acquire], with the same
-// results. After every result old is given up; await waits for that.
+// results. Whatever the result is, old is given up; await waits for that.
 func (l *Lock) requeue(ctx context.Context, old *Node, w *second.Wait) (*Node, error) {
 	if old.spent.Swap(true) {
 		return nil, second.ErrReleased
 	}
 	old.leave()
 	a := l.attempt(w)
-	if old.life.Err() != nil || old.stepAside() { // if the path has to be renewed, Acquire waits until the path is new
+	if old.life.Err() != nil || old.stepAside() { // if the path has to be deleted and created again, Acquire waits for that
 		old.discard()
 		return run(ctx, a, "acquire "+l.path, (*attempt).acquire, (*Node).Release)
 	}

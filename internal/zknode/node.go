@@ -27,10 +27,10 @@ import (
 // concurrently.
 type Node struct {
 	lock  *Lock
-	*form // the form with which the node was created; see now
+	*form // the form with which the node was created; the method now returns the present one
 
-	// These fields are set by the attempt that created the node, before other code sees the node. A node may be bound to another session
-	// only while it queues.
+	// These fields are set by the attempt that created the node, before other code sees the node. Only while the node queues, the attempt
+	// may bind it to another session.
 	session *link.Session
 	token   int64
 	bound   atomic.Bool  // session and token are certain, and will not change
@@ -45,8 +45,8 @@ type Node struct {
 	loss    notice.Loss
 	reaped  atomic.Bool // the znodes have been queued for the reaper
 
-	// A downgrade replaces the znodes of a writer by those of a reader. Requests name znodes. Therefore they wait while it is unknown
-	// whether the old or the new znodes exist.
+	// A downgrade replaces the znodes of a writer by those of a reader. A request names znodes, so it waits while it is unknown whether the
+	// old or the new ones exist.
 	names  *weighted.Weighted   // a request that names znodes takes one unit, a downgrade takes all; events and heartbeats never wait
 	next   atomic.Pointer[form] // the znodes of a downgrade whose outcome is unknown; the outcome may stay unknown
 	reader atomic.Pointer[form] // the znodes since the downgrade; nil before the downgrade
@@ -99,8 +99,8 @@ func (n *Node) bind(s *link.Session, token int64) error {
 	return nil
 }
 
-// grant makes a node at the head of the queue the holder. The standing s is the last known place of the node. If the session has ended, the
-// lease has run out or the node is deleted, grant returns false.
+// grant makes a node at the head of the queue the holder. The standing s is the last known place of the node. grant returns false if the
+// session has ended, the lease has run out, or the node is deleted.
 func (n *Node) grant(s standing) bool {
 	if !n.session.Hold(member{n}) {
 		return false
@@ -112,7 +112,8 @@ func (n *Node) grant(s standing) bool {
 		n.checking = n.checkLater()
 	}
 	switch {
-	case n.overflows(): // other processes may wait outside the queue, so this process releases after one hold and lets the queue drain
+	// The path is to be created again, and other processes may wait for that outside the queue: this process releases after one hold.
+	case n.overflows():
 		n.contended.Raise(time.Time{})
 	case s.behind > 0:
 		n.contended.Raise(time.Now())
@@ -131,8 +132,8 @@ func (n *Node) path() string { return n.mine()[0].path }
 // the highest it has seen is safe from owners that do not know yet that they lost the lock.
 //
 // The tokens of a reader/writer lock grow from a writer to all later holders, and from readers to the next writer. Concurrent readers have
-// Concurrent readers have tokens in any order, and a downgraded writer keeps its token. The resource therefore refuses a write with a token
-// below the highest token that it has seen. It refuses a read with a token below the token of the latest write.
+// tokens in any order, and a downgraded writer keeps its token. The resource therefore refuses a write with a token below the highest token
+// that it has seen. It refuses a read with a token below the token of the latest write.
 //
 // Tokens grow for as long as the ensemble keeps its data. If the data is lost, or restored from a backup, they start lower again (5 after
 // 406), and the resource refuses every new owner. First end every process that may have held the lock, because a former owner has a higher
@@ -156,7 +157,7 @@ func (n *Node) Err() error { return grant{n}.ErrAt(n.lock.client.link.Now()) }
 // ValidUntil returns the time at which the lease ends if it is not renewed again, by this process's clock. ValidUntil returns the zero time
 // if the lock is lost or released, or if there is no lease.
 func (n *Node) ValidUntil() time.Time {
-	now := time.Now() // read first: if the process is stopped in between, the result is too early, but never too late
+	now := time.Now() // read first: if the process is stopped before Remaining, the result is too early, but never too late
 	left := n.session.Remaining()
 	if !n.leased() || n.Err() != nil {
 		return time.Time{}
@@ -301,9 +302,9 @@ func (n *Node) look(zs znodes) {
 		switch {
 		case errors.Is(seen.Err, zk.ErrNoNode):
 			n.loseTo(z)
-		case errors.Is(seen.Err, zk.ErrNoAuth): // without this permission the lease could not be renewed either
+		case errors.Is(seen.Err, zk.ErrNoAuth): // a renewal of the lease needs this permission, too
 			n.session.Lose(member{n}, fmt.Errorf("%w: read %s: %w", second.ErrLost, z.path, zkqueue.Lacking("READ", z.path, seen.Err)))
-		case seen.Err != nil: // the read shows nothing, and the lease decides
+		case seen.Err != nil: // the read shows nothing: the hold ends with the lease, or a later read decides
 			again = true
 		case n.bound.Load() && seen.Stat.EphemeralOwner != n.session.ID: // before the node is bound, the attempt checks the owner
 			n.session.Lose(member{n}, fmt.Errorf("%w: node %s belongs to session 0x%x", second.ErrLost, z.path, uint64(seen.Stat.EphemeralOwner)))
@@ -314,7 +315,7 @@ func (n *Node) look(zs znodes) {
 			}
 		}
 	}
-	if again && c.Err() == nil && !n.spent.Load() { // without a connection, the check after the reconnect is enough
+	if again && c.Err() == nil && !n.spent.Load() { // if there is no connection, reopen checks the node after the reconnect
 		n.checkLater()
 	}
 }
@@ -337,20 +338,20 @@ func (n *Node) changed(z *znode) {
 	n.wake.Set()
 }
 
-// loseTo ends the hold because z was deleted. If the node has a pair of znodes, the other znode is useless without z. After the node was
-// given up, the probable cause is our own delete, and the answer to the delete shows whether that is true.
+// loseTo ends the hold because z was deleted. If the node has a pair of znodes, the other znode is useless without z. If the node was given
+// up before, our own delete has probably deleted z, and the answer to that delete shows whether it has.
 func (n *Node) loseTo(z *znode) {
-	z.watcher.Gone.Store(true) // set before spent is read, so that code that gives the node up at the same time sees it
+	z.watcher.Gone.Store(true) // set before spent is read: code that gives the node up at the same time then finds that the znode is gone
 	if n.spent.Load() {
 		return
 	}
 	n.end(errDeleted(z.path))
 	if len(n.znodes) > 1 {
-		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // in most cases the end of the session deletes both znodes
+		time.AfterFunc(10*time.Millisecond, func() { reap(n) }) // delayed, since in most cases the session has ended, and the server deletes both
 	}
 }
 
-// The method end ends the hold. The end of a node that was given up is no loss, unless its release reports a loss.
+// The method end ends the hold. If the node was given up before, the end is no loss, unless the answer to its release shows a loss.
 func (n *Node) end(reason error) {
 	n.endHold(reason)
 	if !n.spent.Load() {
@@ -472,11 +473,11 @@ func giveUp(nodes ...*Node) {
 	var there, away []*Node
 	for _, n := range nodes {
 		switch err := c.Err(); {
-		case n.unknown() == nil && n.mine().gone(): // another client deleted the node, and its loss was not reported yet
+		case n.unknown() == nil && n.mine().gone(): // another client has deleted the node, and its loss is not recorded yet
 			n.finish(errDeleted(n.path()))
 		case errors.Is(err, second.ErrClosed):
 			n.finish(fmt.Errorf("%w: %w", second.ErrLost, err))
-		case err != nil && (n.leased() || n.life.Err() != nil): // if the node is held without a lease, the answer of the server is needed
+		case err != nil && (n.leased() || n.life.Err() != nil): // without a lease, only the answer of the server shows whether the lock was held
 			away = append(away, n)
 		default:
 			there = append(there, n)
@@ -515,7 +516,7 @@ func deleteTogether(nodes ...*Node) {
 		}
 	case answer != missing && answer != permanent:
 		leaveToReaper(nodes, err)
-	case len(nodes) > 1: // one of the nodes is the reason for the failure, and none was deleted
+	case len(nodes) > 1: // one node has made the transaction fail, so none was deleted; each is tried alone
 		for _, n := range nodes {
 			deleteTogether(n)
 		}
@@ -553,7 +554,7 @@ func reap(nodes ...*Node) {
 			continue
 		}
 		var znodes znodes
-		if r := n.unknown(); r != nil { // read before mine: if the downgrade ends in between, mine returns its znodes
+		if r := n.unknown(); r != nil { // read before mine: if the downgrade ends between the two calls, mine returns the new znodes
 			znodes = r.znodes
 		}
 		for _, z := range slices.Concat(znodes, n.mine()) {
@@ -694,7 +695,7 @@ type form struct {
 	znodes    znodes
 	contended *second.Contention // records whether another contender waits behind this form
 	wake      mutexbool.Bool     // set when the queue or the session has changed, so that it has to be read again
-	missed    atomic.Bool        // an event about a znode that this form may replace was ignored
+	missed    atomic.Bool        // while it was unknown whether this form has replaced a znode, an event about that znode was ignored
 }
 
 func (n *Node) newForm(paths []string) *form {
@@ -734,11 +735,11 @@ func (n *Node) pinned() (zs znodes, unpin func()) {
 	return zs, func() { n.names.Release(1) }
 }
 
-// The method replaced reports whether to ignore an event about z. It returns true if z is no longer a znode of the node, and if this is
-// unknown because of a downgrade.
+// The method replaced reports whether to ignore an event about z: z is no longer a znode of the node, or a downgrade in progress makes that
+// unknown.
 func (n *Node) replaced(z *znode) bool {
 	if r := n.unknown(); r != nil {
-		r.missed.Store(true) // set before unknown is read again: see become
+		r.missed.Store(true) // set before unknown is read again, so that become sees it if the downgrade ends in between
 	}
 	return n.unknown() != nil || !slices.Contains(n.mine(), z)
 }

@@ -122,7 +122,7 @@ const defaultPort = "2181"
 // parseConnect parses a connect string in the same way as other clients of ZooKeeper. It returns the servers with their ports, and the
 // chroot: the path below which all other paths are, or "" if there is none. An error says what to write instead.
 func parseConnect(connect string) (servers []string, chroot string, err error) {
-	if strings.Contains(connect, "@") { // not part of the error, because credentials must not be logged
+	if strings.Contains(connect, "@") { // the error does not quote the string, because credentials must not be logged
 		return nil, "", errors.New("connect string with an @: credentials are given to WithAuth")
 	}
 	hosts, chroot, err := splitConnect(strings.TrimSpace(connect))
@@ -217,8 +217,8 @@ func checkComponents(path string) error {
 			return fmt.Errorf("component %q", component)
 		}
 	}
-	// The ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", forbids these characters. The server checks UTF-16, in which a
-	// character above U+FFFF is two surrogates, which are forbidden, too.
+	// The ZooKeeper Programmer's Guide, "The ZooKeeper Data Model", forbids these characters. The server checks UTF-16 code units. A
+	// character above U+FFFF is two surrogates there, and surrogates are forbidden, too.
 	for i, r := range path {
 		if 0xe000 <= r && r <= 0xf8ff || 0xfff0 <= r { // there are no surrogates here: invalid UTF-8 appears as U+FFFD
 			return fmt.Errorf("character %U at byte %d", r, i)

@@ -32,9 +32,9 @@ func (a *attempt) ways(ops link.Transaction) []link.Request {
 	return ways
 }
 
-// The method taken returns the answer to the variant that succeeded or may have succeeded. If none did, it returns the reason: the earlier
-// variants find a parent missing, and the later ones find a parent that exists already. Two variants succeed only if an operator removes
-// the path between them. The nodes of the first variant are then removed, too.
+// The method taken returns the answer to the variant that succeeded or may have succeeded. If no variant succeeded, it returns the reason.
+// Normally the variants before the right one fail because a parent is missing, and those after it because a parent exists already. Two
+// variants succeed only if an operator removes the path between them. The nodes of the first variant are then removed, too.
 func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	for _, sought := range []outcome{done, unknown} {
 		for _, answer := range slices.Backward(answers) {
@@ -47,12 +47,12 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 	answer := answers[i]
 	q, _ := answer.Refused.(*zk.CreateRequest)
 	switch {
-	case i > 0 && errors.Is(answer.Err, zk.ErrBadArguments): // servers before 3.5 answer in this way to the creation of a container
+	case i > 0 && errors.Is(answer.Err, zk.ErrBadArguments): // a server before 3.5 refuses to create a container in this way
 		a.client.plain.Store(true)
 		answer.Err = zk.ErrNoNode
 	case q == nil || q.Flags&zk.FlagSequence != 0:
 		answer.Err = zkqueue.Lacking(permission, a.lock.path, answer.Err)
-		if errors.Is(answer.Err, zk.ErrNodeExists) { // happens only when the counter of the parent cannot grow any more
+		if errors.Is(answer.Err, zk.ErrNodeExists) { // only possible if the sequence counter of the parent stands still at its last number
 			answer.Err = fmt.Errorf("%w: %w", ErrSequenceExhausted, answer.Err)
 		}
 	case errors.Is(answer.Err, zk.ErrNodeExists): // another client has created the node first
@@ -64,9 +64,9 @@ func (a *attempt) taken(permission string, answers []link.Answer) link.Answer {
 }
 
 // Sequence numbers start again only with a new parent, and only an empty parent can be deleted. Therefore, from [zkqueue.RenewFrom] on
-// (half of the range), a process that has had the lock stays out of the queue until the path is new. Each contender gets the lock once
-// more, the queue drains, and the first process that sees it empty deletes the path. If that fails, all processes queue as before. At the
-// next multiple of renewStep they try again together.
+// (half of the range), a process that has had the lock stays out of the queue until the path is new. The contenders in the queue get the
+// lock once more, the queue drains, and the first process that sees it empty deletes the path. If that fails, all processes queue as
+// before. When the numbers reach the next multiple of renewStep, all processes try again.
 const renewStep = 1 << 20
 
 // overflows reports whether the path of the node should be deleted and created again.
@@ -106,7 +106,7 @@ func (n *Node) renew() bool {
 	ctx, cancel := context.WithTimeout(l.Context(), n.session.Negotiated())
 	if !l.Spawn(func() {
 		n.renewed(n.drain(ctx))
-		cancel() // called after the entry is removed, so that goroutines that waited do not find the entry
+		cancel() // called after renewed has removed the entry: goroutines that waited must not find it again
 	}) {
 		cancel()
 		return false
@@ -124,7 +124,7 @@ func (c *Client) awaitRenewal(ctx context.Context, path string) error {
 		return nil
 	}
 	select {
-	case <-underWay.Done(): // the goroutine of the renewal may take longer if a call has no answer
+	case <-underWay.Done(): // does not wait for the goroutine of the renewal, which a call without an answer may delay
 		return context.Cause(c.link.Context()) // the renewal also ends when the client ends
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -187,12 +187,12 @@ func (n *Node) deletePath(w *link.Watcher) error {
 	}
 	_, others := zkqueue.Parse(children)
 	switch {
-	case stat.Czxid > n.token: // the path was created after the node, so it is a new one
+	case stat.Czxid > n.token: // the path was created after our node: another process has renewed it
 		return nil
 	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
 		return fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
 	case stat.NumChildren == 0:
-		return c.link.Conn.Delete(path, 0) // version 0 means that the data was never set: a plain node may have just replaced the container
+		return c.link.Conn.Delete(path, 0) // version 0 also protects a plain node that has just replaced the container, if its data was set
 	case len(others) > 0:
 		return fmt.Errorf("%w: %q is no lock node", errNotOurs, others[0])
 	}

@@ -11,7 +11,7 @@ import (
 
 // A standing is the place of a node in its queue.
 type standing struct {
-	reads   bool      // our node reads; it then shares the lock with other readers, and waits only for contenders that do not read
+	reads   bool      // our node reads: it shares the lock with other readers, and waits only for writers and mutexes
 	ahead   int       // the number of contenders for which our node waits; a pair counts once; 0 for the holder
 	nearest [2]string // the names of the last two of these contenders, the nearer one first; for a pair the second name; "" if there is none
 	behind  int       // the number of contenders that wait for our node
@@ -36,7 +36,7 @@ func stand(children []string, own ...string) (standing, error) {
 	}
 	queue, others := zkqueue.Parse(children)
 	s := standing{reads: kind.Reads(), foreign: len(others)}
-	next := ours // the number that directly follows ours
+	next := ours // once the loop has seen it, the number of the contender directly behind ours
 	for _, c := range queue {
 		switch {
 		case slices.Contains(own, c.Node):
@@ -52,7 +52,7 @@ func stand(children []string, own ...string) (standing, error) {
 			if s.behind++; s.behind == 1 {
 				next = c.Sequence
 			}
-			switch { // if two contenders have this number, both have to read
+			switch { // if two contenders have this number, there is a reader directly behind only if both read
 			case !c.Kind.Reads() && c.Sequence == next:
 				s.reader, next = "", ours
 			case c.Sequence == next:
@@ -72,8 +72,8 @@ const (
 	lookAgain                // there may be a predecessor that is not watched
 )
 
-// The method after returns the outlook after the departure of one or both of the two nodes directly ahead. No other node can get ahead of a
-// waiting node. The exception is a writer that becomes a reader:
+// The method after returns the outlook after the departure of one or both of the two nodes directly ahead. New nodes enter behind a waiting
+// node. Only a writer ahead that becomes a reader is a new node ahead:
 //
 //	ahead at the list    departed                       outlook
 //	1                    it                             first
@@ -105,8 +105,8 @@ func (s standing) after(gone func(name string) bool) outlook {
 
 // The method downgrades reports whether the departure of one of the two nodes directly ahead may have been a downgrade, so that we wait for
 // a reader with the same number. A Curator writer may downgrade (CURATOR-621). One of our writers does so only while the contender directly
-// behind it reads, and in this queue no node can get between them. From the known name of one of our pairs it is not clear whether it is a
-// writer or a mutex.
+// behind it reads, and in this queue no node can get between them. The second name of a pair of ours does not show whether the contender is
+// a writer or a mutex, so such a pair may have been downgraded, too.
 func (s standing) downgrades(i int) bool {
 	kind, _, _ := zkqueue.ParseName(s.nearest[i])
 	switch {
@@ -122,9 +122,9 @@ func (s standing) downgrades(i int) bool {
 }
 
 // occupied reports whether a new contender would have to wait. If there can be no new contender, it returns the reason. occupied takes the
-// standing of an imagined node with the last number. Children with higher numbers are behind that node, and do not count. Only a real node
-// can show their meaning: if the numbers of the path are used up, the real node gets such a number as well; if the child is a stray one, it
-// is behind the real node.
+// standing of an imagined node with the last number. Children with higher numbers are behind that node, and do not count. Such a child is a
+// stray one, or the numbers of the path are used up. Only a real node shows which: if the numbers are used up, it gets such a number, too,
+// and otherwise it is ahead of the child.
 func occupied(children []string, mode second.Mode) (taken bool, err error) {
 	last := zkqueue.Last(mode)
 	s, err := stand(append(slices.Clip(children), last), last)

@@ -25,7 +25,7 @@ type reaper struct {
 }
 
 // A remains describes the znodes that an attempt may have left. If their paths are known, they are in paths. Otherwise they are the
-// children of parent whose names begin with one of the prefixes. The prefixes are unique to the attempt.
+// children of parent whose names begin with one of the prefixes. No other attempt uses these prefixes.
 type remains struct {
 	parent   string
 	prefixes []string // nil if the paths are known
@@ -138,8 +138,8 @@ func (c *Client) remove(item *remains) bool {
 
 // find returns the paths of the children of parent whose names begin with one of the prefixes, in the order of the prefixes. Each prefix is
 // unique. find first sends a write that changes nothing, for two reasons: the present server may lag behind the server that executed the
-// create, and a deposed leader answers a sync from its past. After the write no late request can be executed, because a server that takes a
-// session over refuses requests of the earlier connection.
+// create, and a deposed leader answers a sync from its past. After the write no late request of an earlier connection can be executed,
+// because the server that takes the session over refuses them.
 func find(l *link.Link, parent string, prefixes ...string) (paths []string, err error) {
 	answers := l.Ask(link.Transaction{&zk.CheckVersionRequest{Path: parent, Version: -1}}, link.List(parent))
 	for _, a := range answers {

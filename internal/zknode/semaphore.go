@@ -20,9 +20,9 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A semaphore has the layout of Curator's InterProcessSemaphoreV2. Below its path there are the lock "locks", which a process holds while
-// it takes permits, and the node "leases". Each taken permit is an ephemeral child of "leases". All these children count, whichever client
-// created them.
+// A semaphore has the layout of Curator's InterProcessSemaphoreV2. Below its path there are two nodes: "locks" is the path of a lock that a
+// process holds while it takes permits, and "leases" is the parent of the permits. Each taken permit is an ephemeral child of "leases". All
+// these children count, whichever client created them.
 type semaphore struct {
 	*Client
 	path     string       // on the server
@@ -137,8 +137,8 @@ func (s *semaphore) TryAcquire(ctx context.Context, k int) ([]second.Permit, err
 	return permitsOf(taken, tried(ctx, err))
 }
 
-// The method attempt returns an attempt to become the first in the queue; this is called the turn. The attempt reads the permits directly
-// after the queue, so that the first process in the queue need not read them again.
+// The method attempt returns an attempt to get the lock "locks"; a process that has it is first in the queue, and has the turn. The attempt
+// reads the permits directly after the queue, so that the first process in the queue need not read them again.
 func (s *semaphore) attempt(w *second.Wait) *attempt {
 	a := s.locks.attempt(w)
 	a.beside = s.looks()
@@ -177,7 +177,7 @@ func (s *semaphore) newPermitWait(a *attempt, turn *Node, d *second.Demand) *per
 // take returns the nodes of the taken permits. A try does not wait. After every result the turn is given up. If take returns errGone, the
 // turn was lost.
 func (w *permitWait) take() ([]*Node, error) {
-	defer w.turn.Release() // without effect if the turn has been exchanged for permits
+	defer w.turn.Release() // does nothing if exchange has given the turn up already
 	defer w.end()
 	w.demand.Contest(w.turn.beside)
 	var seen sight
@@ -193,7 +193,7 @@ func (w *permitWait) take() ([]*Node, error) {
 		if err == nil {
 			err = w.mark(seen.path)
 		}
-		if err == nil && w.demand.Want != nil { // nil for a try, which has already checked the number
+		if err == nil && w.demand.Want != nil { // nil in a try, which has checked the number before
 			if k := w.demand.Want(); k > w.Permits() {
 				err = fmt.Errorf("%w: %d of %d", second.ErrTooManyPermits, k, w.Permits())
 			}
@@ -233,7 +233,7 @@ func (w *permitWait) wait(seen sight, again time.Duration) (k int, err error) {
 		case decided:
 			return k, nil
 		}
-		if w.contended == nil { // set late, because it is needed only for a wait
+		if w.contended == nil { // only a wait needs the signal, which costs a read
 			w.contended = w.turn.contended.C()
 		}
 		select {
@@ -280,7 +280,7 @@ const mostHeard = 16
 // look reads and counts the taken permits. It watches the end of the permits that were known before. If byList is true, it watches the list
 // for any change instead.
 func (w *permitWait) look(known []string) (sight, error) {
-	known = slices.DeleteFunc(known, w.taken.gone) // removed before the list is read: in the list, the same name would be another node
+	known = slices.DeleteFunc(known, w.taken.gone) // before the list is read: if a deleted name is in the list, it is a new node
 	requests := w.looks()
 	if w.byList = w.byList || len(known) > mostHeard || w.wanted(w.wanted(w.Permits())-1) > 0; w.byList {
 		requests[0], known = w.link.Listing(w.leases.path, &w.list), nil
@@ -316,7 +316,7 @@ const maxWrite = 900 << 10
 
 // Most returns how many permits fit into one transaction.
 func (s *semaphore) Most() int {
-	one := len(s.leases.path) + len(s.leases.contentOf(0)) + 128 // the constant is for name, flags and header
+	one := len(s.leases.path) + len(s.leases.contentOf(0)) + 128 // 128 bytes suffice for the name, the flags and the header
 	for _, acl := range s.leases.acl {
 		one += len(acl.Scheme) + len(acl.ID) + 16
 	}
@@ -491,8 +491,8 @@ func (s *semaphore) Contenders(ctx context.Context) ([]second.Contender, error) 
 	return ask(ctx, s.Client, "contenders of "+s.path, func() ([]second.Contender, error) { return s.survey(ctx) })
 }
 
-// survey reads the queue before the permits. A process that exchanges its turn for permits in between therefore appears twice rather than
-// not at all.
+// survey reads the queue before the permits. A process that exchanges its turn for permits between the two reads therefore appears twice
+// rather than not at all.
 func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	queue, err := s.locks.queue().Contenders(ctx)
 	if err != nil {
@@ -514,8 +514,8 @@ func (s *semaphore) survey(ctx context.Context) ([]second.Contender, error) {
 	return all, err
 }
 
-// Break looks for the token among the waiting processes first. A process may exchange its place for permits in between, but these have
-// another token.
+// Break looks for the token among the waiting processes first. A process may exchange its place for permits between the two steps, but the
+// permits have another token.
 func (s *semaphore) Break(ctx context.Context, token int64) error {
 	err := s.breakAt(ctx, s.locks.queue(), token)
 	if errors.Is(err, second.ErrReleased) {
@@ -533,7 +533,7 @@ func (s *semaphore) leaseholders(ctx context.Context, names []string) (holders [
 	slices.SortFunc(leases, zkqueue.ByToken)
 	for _, lease := range leases {
 		last := len(holders) - 1
-		if last < 0 || lease.Token == 0 || holders[last].Token != lease.Token { // 0 is the token of a node that may not be read
+		if last < 0 || lease.Token == 0 || holders[last].Token != lease.Token { // a node that this process may not read has token 0
 			last, holders = last+1, append(holders, lease)
 		}
 		holders[last].Permits++

@@ -42,8 +42,8 @@ func (t secondTier) Claim(path string, o second.Options) (second.Claim, error) {
 // Err returns nil, or the reason why ZooKeeper cannot be reached.
 func (t secondTier) Err() error { return second.Unavailable(t.Client.Err()) }
 
-// The function tried returns the error of a try. Unless err is about the path, the permissions or the caller, another try may succeed, and
-// the result also wraps [second.ErrUnavailable].
+// The function tried returns the error of a try. The result also wraps [second.ErrUnavailable] if another try may succeed, that is, unless
+// err is about the path, the permissions or the caller.
 func tried(ctx context.Context, err error) error {
 	final := errors.Is(err, second.ErrLocked) || errors.Is(err, second.ErrTooManyPermits) || classify(err) == permanent
 	if err == nil || final || ctx.Err() != nil {
@@ -128,7 +128,7 @@ func (c *Client) breakAt(ctx context.Context, path zkqueue.Path, token int64) er
 	return err
 }
 
-// granted makes sure that a nil node does not become a grant that is not nil.
+// granted returns a nil interface after an error: a grant with a nil node would not equal nil.
 func granted(n *Node, err error) (second.Grant, error) {
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 type Breaking struct {
 	Token int64
 
-	asked atomic.Bool // a deletion was sent, and no answer says that it was not executed
+	asked atomic.Bool // a deletion was sent that may have been executed, or may still be
 }
 
 // Asked reports whether the server may have deleted nodes, or may still delete them. After the end of its ctx, a Try sends no deletion,
@@ -53,7 +53,7 @@ func (b *Breaking) find(ctx context.Context, path Path) (nodes []string, err err
 	for _, c := range all {
 		switch {
 		case c.Since.IsZero():
-			err = Lacking("READ", path.Node(c.Node), zk.ErrNoAuth) // it may be the node with the token
+			err = Lacking("READ", path.Node(c.Node), zk.ErrNoAuth) // an unreadable node may be the one with the token
 		case c.Token == b.Token && c.Pair != "":
 			nodes = append(nodes, c.Node, c.Pair)
 		case c.Token == b.Token:
@@ -80,7 +80,7 @@ func (b *Breaking) delete(ctx context.Context, path Path, nodes []string) error 
 		}
 		ops[i] = request
 	}
-	b.asked.Store(true) // stored before ctx is checked: if ctx has not ended, the caller is still waiting and sees it
+	b.asked.Store(true) // stored before ctx is checked: if ctx has not ended by then, the caller still waits, and sees it
 	if ctx.Err() != nil {
 		return ErrDeparted // no caller waits for the answer any more
 	}

@@ -24,8 +24,8 @@ type Contender struct {
 	Session int64 // also 0 for a node that outlives its session
 
 	// The embedded contender has what the node shows, by the server's clock. It also has the description of its process, which is empty for
-	// other libraries. A writer that has become a reader appears with a higher token than the token of its hold. A request by Curator's
-	// Revoker replaces the description.
+	// other libraries. A writer that has become a reader has a new node, so it appears with a higher token than that of its hold. A request
+	// by Curator's Revoker replaces the description.
 	second.Contender
 }
 
@@ -52,8 +52,8 @@ func Parse(children []string) (queue []Contender, others []string) {
 	return contenders, others
 }
 
-// The method pairs reports whether next is the second znode of the same node of ours. Here next is the next contender in the queue. Both
-// znodes are created in one transaction, so no contender is between them, and the lock is lost when one of them is deleted.
+// The method pairs reports whether next, the next contender in the queue, is the second znode of the pair that zklock.WithKazoo creates.
+// One transaction creates both, so no contender is between them. If one of them is deleted, the lock is lost.
 func (c *Contender) pairs(next Contender) bool {
 	if next.Sequence != c.Sequence+1 {
 		return false

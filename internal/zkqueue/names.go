@@ -49,8 +49,8 @@ var ownMarkers = [...][2]string{
 var Random = rand.Read
 
 // NewID returns the first part of the name of a lock node. Each attempt has a new uuid. With a constant uuid a late delete could hit a
-// newer node, when the parent was created again and the numbers have started again. The form is that of Curator's protected nodes, because
-// zk.Lock and Curator queue behind these. Only the version in the uuid distinguishes our ids from Curator's.
+// newer node: after the parent was created again, the numbers start again. The names have the form of Curator's protected nodes, because
+// zk.Lock and Curator queue behind nodes with such names. Only the version in the uuid distinguishes our ids from Curator's.
 func NewID() string {
 	var id [16]byte
 	Random(id[:])

@@ -69,7 +69,7 @@ func (p Path) Read(c *Contender) error {
 		if exists, stat, err = p.Conn.Exists(path); err == nil && !exists {
 			err = zk.ErrNoNode
 		}
-		if data = nil; errors.Is(err, zk.ErrNoAuth) { // servers from 3.8.4 and 3.9.2 on
+		if data = nil; errors.Is(err, zk.ErrNoAuth) { // servers from 3.8.4 and 3.9.2 on also refuse to show the stat
 			return nil
 		}
 	}

@@ -13,17 +13,16 @@ import (
 	"github.com/tierlock/tierlock/internal/retry"
 )
 
-// pollConnection is the interval at which the state of a lost connection is checked. It has to be polled, because the library reports
-// changes only to the callback that was given when the connection was made.
+// pollConnection is the interval at which the state of a lost connection is checked. The link has to poll it, because the library reports
+// changes only to the callback that the program passed when it connected.
 const pollConnection = 20 * time.Millisecond
 
 // pollClosed is the interval at which the link asks the library whether the connection was closed. It asks only while a goroutine waits for
 // a lock or holds one. Asking sends no request.
 const pollClosed = 100 * time.Millisecond
 
-// An attached is the transport over a connection that the program has made. It knows only what the library reports: the state of the
-// connection and the session id. There is no lease, because the library reports neither the negotiated timeout nor the time of the last
-// answer.
+// An attached is the transport over a connection that the program has made. It knows only the state of the connection and the session id,
+// which the library reports. There is no lease, because the library reports neither the negotiated timeout nor the time of the last answer.
 //
 // It runs goroutines only while a goroutine waits for a lock or holds one. Therefore a closed connection to which the program has no
 // reference can be collected.
@@ -40,7 +39,7 @@ func (l *Link) Attach(conn *zk.Conn, id func() int64) {
 	l.Conn, l.transport = conn, &attached{link: l, id: id}
 	l.heard.Set()
 	l.admitted.Set()  // the program that made the connection presents the credentials
-	l.tasks.Spare = 0 // programs need not close such a link, and only Close would end idle goroutines
+	l.tasks.Spare = 0 // the link keeps no idle goroutines: programs need not close it, and only Close would end them
 }
 
 func (l *attached) Session() *Session {
@@ -54,8 +53,8 @@ func (l *attached) Session() *Session {
 	}
 	l.current = nil
 	if id != 0 {
-		// The function vouches replaces the lease. The loss of the connection alone does not end a hold. The caller has locked the
-		// session's mutex, so the function must not end the session.
+		// The function vouches replaces the lease. The loss of the connection alone does not end a hold. It is called while the session's
+		// mutex is locked, so it must not end the session.
 		vouches := func() bool { return l.id() == id }
 		l.current = newSession(l.link, id, l.link.config.TTL, l.link.Now(), lease.Forever, vouches)
 	}
@@ -105,11 +104,11 @@ func (l *attached) PollClose() (stopPolling func()) {
 }
 
 // Closed reports whether the program has closed the connection. The library has no query for that, but after the close it refuses each
-// request with ErrConnectionClosed. A live connection that breaks again and again can refuse any number of requests with the same error.
-// But it never refuses with this error a request that cannot be encoded. The library notices that such a request cannot be encoded before
-// it needs a connection. It does not send the request, so the request cannot be lost with a connection.
+// request with ErrConnectionClosed. A connection that breaks again and again can refuse any number of requests with the same error.
+// Therefore Closed submits a request that cannot be encoded. The library notices that before it needs a connection, so only a closed
+// connection refuses this request with ErrConnectionClosed. Nothing is sent.
 //
-// No event could replace this query. After a close the state is the same as after a loss of the connection. The channel of events belongs
+// Events could not replace this query. After a close the state is the same as after a loss of the connection. The channel of events belongs
 // to the program. If the link took an event, the program would miss it, and the channel is full if the program does not read it. A close
 // ends a watch with zk.ErrClosing, but while the connection is down there is no watch. A watch would also need a node that this client may
 // read. With a server that hangs, it would end two thirds of a session timeout after the close.

@@ -32,9 +32,10 @@ type dialed struct {
 	connected mutexbool.Bool  // a session is established and the connection exists
 	dialing   mutexbool.Bool  // the library is between two connections
 	verify    mutexbool.Bool  // the connection was made again, and the held nodes have to be checked
-	paths     sync.Map        // some of the paths that are known to exist, each with the kinds of transactions that were refused last
+	// Some of the paths that are known to exist, each with the kinds of transactions of which the last one was refused.
+	paths     sync.Map
 	noted     atomic.Int64    // the number of entries in paths
-	oneByOne  atomic.Bool     // reads are not combined: the servers do not support that, or have sent too long an answer
+	oneByOne  atomic.Bool     // reads are not combined, because the servers do not support that, or because an answer was too long
 
 	keepsWatches atomic.Bool // the servers cannot remove watches
 
@@ -99,7 +100,7 @@ func (l *Link) Present(ctx context.Context) error {
 		refused := errors.Is(err, zk.ErrAuthFailed)
 		switch {
 		case err == nil:
-			if on == socket.Load() { // if it is another socket, the connection may have been made before the library knew the credentials
+			if on == socket.Load() { // otherwise the library may have made the new connection before it knew the credentials
 				left = left[1:]
 			}
 			continue
@@ -189,7 +190,7 @@ func whileWanted(ctx context.Context, connect func() (net.Conn, error)) (net.Con
 	}
 }
 
-// onEvent is the library's callback. It must neither block nor call the library.
+// onEvent is the library's callback. It must not block, and it must not call the library.
 func (l *dialed) onEvent(ev zk.Event) {
 	switch {
 	case ev.Type != zk.EventSession:
@@ -285,7 +286,7 @@ func (l *dialed) handshakeTimeout() time.Duration {
 // established is called by the socket at the end of a handshake, before the library processes the answer. The handshake was sent at sentAt.
 func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session, error) {
 	c := l.link
-	if timeout <= 0 { // a session that was to be resumed has no time left either
+	if timeout <= 0 { // 0 also means that a session that was to be resumed has ended
 		l.expired()
 		return nil, fmt.Errorf("the server granted a session timeout of %v", timeout)
 	}
@@ -297,13 +298,14 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 	}
 	old := l.current.Load()
 	if old != nil && old.ID == id {
-		old.resume(timeout, timeout-margin) // even if this side refuses the timeout, the server already uses it
+		old.resume(timeout, timeout-margin) // also if this side refuses the timeout, since the server already uses it
 		return old, refusal
 	}
 	if refusal != nil {
 		return nil, refusal
 	}
-	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true }) // it began with a write: only the lease decides
+	// It began with a write, so only its lease decides how long it lasts.
+	s := newSession(c, id, timeout, sentAt, timeout-margin, func() bool { return true })
 	l.current.Store(s)
 	if old != nil {
 		c.Notice.End(old.String())
@@ -320,12 +322,13 @@ func (l *dialed) established(id int64, timeout, sentAt time.Duration) (*Session,
 // introduce returns the handshake to send instead of the library's handshake. The library's handshake does not say which transactions the
 // client has seen.
 //
-// If the connection was away for the session timeout, introduce asks for a new session. All holds are lost by then. If only the answers got
-// lost, each attempt to resume the session would keep its nodes in the queue.
+// If there was no connection for the session timeout, introduce asks for a new session, since all holds are lost by then. A server that
+// receives the requests of this client, but whose answers get lost, would otherwise extend the old session at each attempt to resume it,
+// and keep its nodes in the queue.
 //
 // A server whose data was lost or restored refuses a client that has seen a later transaction, every time. In that case the handshake
 // finally says that the client has seen none. Such a server may still know the old session, with nodes that the client has deleted since.
-// No process would delete these nodes again while that session lives. Therefore that handshake asks for a new session as well.
+// While that session lives, no process would delete these nodes again. Therefore that handshake asks for a new session as well.
 func (l *dialed) introduce(handshake []byte, now time.Duration) []byte {
 	d := wire.Decoder{Rest: wire.Body(handshake)}
 	q := d.ConnectRequest()
@@ -365,7 +368,7 @@ func (l *dialed) warnOfTick(s *Session) {
 	}
 }
 
-// keep proves to the server and to this process that the session lives. In every eighth of the session timeout it sends a sync. While a
+// keep proves to the server and to this process that the session lives. It sends a sync once in each eighth of the session timeout. While a
 // node is queued or held, a write follows the sync. Without the sync, a node that is created after a quiet time could not be granted by its
 // create alone; see [proof].
 func (l *dialed) keep() {
@@ -407,7 +410,7 @@ func (l *dialed) removeWatches() {
 	}
 	l.link.Spawn(func() {
 		l.Ask(requests...)
-		l.link.Events.removed(unused) // if they were not removed, the connection has ended, and the watches have ended with it
+		l.link.Events.removed(unused) // after an error, too: it means that the connection has ended, and the watches with it
 	})
 }
 
@@ -428,8 +431,8 @@ func (l *dialed) prove() {
 	}
 }
 
-// reopen makes the library send a request when the connection is back, because no batch is sent before that request; see [socket]. reopen
-// waits for no other answer, since other answers may need this request.
+// reopen makes the library send a request whenever the connection is back. Batches wait for that request; see [socket]. Before it, reopen
+// waits for no other answer, because that answer could wait for the same request.
 func (l *dialed) reopen() {
 	for l.verify.Wait(l.link.ctx) == nil {
 		l.verify.Clear()
@@ -439,7 +442,7 @@ func (l *dialed) reopen() {
 		}
 		l.sync()
 		l.link.Spawn(func() {
-			l.prove() // with this write, the answer to the handshake proves the lease
+			l.prove() // together with the answer to the handshake, the answer to this write proves the lease
 			for n, held := range members {
 				if held {
 					n.Check()
@@ -457,7 +460,7 @@ func (l *dialed) secure(conn net.Conn, server string) (net.Conn, error) {
 	}
 	if cfg.ServerName == "" {
 		cfg = cfg.Clone()
-		cfg.ServerName, _, _ = net.SplitHostPort(server) // it was checked that server consists of a host and a port
+		cfg.ServerName, _, _ = net.SplitHostPort(server) // cannot fail: the connect string was checked
 	}
 	ctx, cancel := context.WithTimeout(l.link.ctx, l.handshakeTimeout())
 	defer cancel()

@@ -11,12 +11,12 @@ import (
 )
 
 // Events delivers the library's watch events to the watchers of each path. The library drops events when its channel is full (359).
-// Therefore Events takes them from the library's callback, which gets all of them. The callback runs inside the library, and must neither
-// block nor call the library. It only sets a boolean, and the waiting goroutine then reads the node.
+// Therefore Events takes them from the library's callback, which gets all of them. The callback runs inside the library, so it must not
+// block, and it must not call the library. It only sets a boolean, and the waiting goroutine then reads the node.
 //
 // There is at most one watch on a path. When its waiter leaves, the watch stays for a while and serves the next waiter. If no waiter comes,
-// the watch is removed; see [dialed.removeWatches]. A watch ends with its connection. The library does not know these watches, and cannot
-// remove them.
+// the watch is removed; see [dialed.removeWatches]. A watch ends with its connection. The library does not know these watches, because the
+// socket requests them, and cannot remove them.
 type Events struct {
 	mu      sync.Mutex            // guards the field below
 	watches map[string]*pathWatch // the key is the path
@@ -128,7 +128,7 @@ func (e *Events) removed(ended map[string]*pathWatch) {
 	var watchers []*Watcher
 	e.mu.Lock()
 	for path, known := range ended {
-		if e.watches[path] == known { // if it is another one, an event has ended this watch first
+		if e.watches[path] == known { // otherwise an event has ended this watch before, and the path has a new one
 			watchers = append(watchers, e.takeLocked(path)...)
 		}
 	}

@@ -35,7 +35,7 @@ var (
 // in a group. If ctx ends before they leave, they are not sent, and the error is zk.ErrNoServer. If there are several transactions, they
 // are alternatives to each other, and leave alone.
 //
-// If one transaction fails, its whole group fails. Therefore a transaction that may fail leaves alone: if the path may be missing, or if
+// If one transaction fails, its whole group fails. Therefore a transaction leaves alone if it may fail, because the path may be missing or
 // the last transaction of the same kind was refused. If another transaction of the group fails, this one is sent again, alone. A group has
 // only one transaction for each path, because everything that one transaction creates has the same id, which is the token.
 func (l *dialed) Gather(ctx context.Context, path string, requests ...Request) (answers []Answer) {
@@ -68,7 +68,7 @@ func (s *socket) gather(b *batch) bool {
 	s.waiting = append(s.waiting, b)
 	first, wait := len(s.waiting) == 1, s.trip/4
 	var leave chan struct{}
-	if first && !s.dead && s.underWay > 0 { // after the end of the connection no group is answered any more
+	if first && !s.dead && s.underWay > 0 { // after the end of the connection there would be no answer that lets the batches leave
 		leave = make(chan struct{})
 		s.leave = leave
 	}
@@ -154,7 +154,7 @@ func several(op int32) bool { return op == wire.OpMulti || op == wire.OpMultiRea
 // appendBody appends the body of the combined request.
 func appendBody(e wire.Encoder, op int32, parts []*part) wire.Encoder {
 	if op == wire.OpSetWatches {
-		q := wire.SetWatches{Zxid: math.MaxInt64} // changes from before the watches are set cause no event: the reads that follow show them
+		q := wire.SetWatches{Zxid: math.MaxInt64} // the server sends no events about earlier changes, because the reads that follow show them
 		for _, p := range parts {
 			if r := p.ops[0].(read); r.list {
 				q.Children = append(q.Children, r.path)
@@ -189,7 +189,7 @@ func (l *dialed) decodeAll(d *wire.Decoder, op int32, parts []*part) {
 				return
 			}
 		}
-		l.longest.Store(max(l.longest.Load(), int64(size-len(d.Rest)))) // only one goroutine reads at a time
+		l.longest.Store(max(l.longest.Load(), int64(size-len(d.Rest)))) // not a race: only one goroutine reads at a time
 	}
 	if several(op) && !d.MultiHeader().Done {
 		fail(parts, errMisfit)

@@ -1,5 +1,5 @@
 // Package link is a client's connection to ZooKeeper: sessions and their leases, requests to the servers, and watch events. It works around
-// the hazards of the client library. It does not know locks, but only the members of a session.
+// the hazards of the client library. It knows nothing about locks, only the members of a session.
 package link
 
 import (
@@ -46,8 +46,8 @@ type Link struct {
 	Groups  atomic.Int64 // the number of sent requests that combined several batches
 	Grouped atomic.Int64 // the number of batches in these requests
 
-	heard    mutexbool.Bool        // the first attempt to connect has succeeded or failed, or the link has ended
-	admitted mutexbool.Bool        // the credentials were presented, see [Link.Present]
+	heard    mutexbool.Bool        // set when the first attempt to connect has succeeded or failed, or the link has ended
+	admitted mutexbool.Bool        // set when the credentials were presented, see [Link.Present]
 	refused  atomic.Pointer[error] // why the credentials were refused; nil if that is unknown
 
 	config Config
@@ -59,8 +59,8 @@ type Link struct {
 	tasks *second.Tasks // has every goroutine of the client, except those of the library
 }
 
-// A transport is the connection and session of a link. If the link makes the connection, the transport knows everything about it. It knows
-// less about a connection that the program has made.
+// A transport is the connection and session of a link. There are two: dialed over connections that the link makes, and attached over a
+// connection that the program has made, which it knows less about.
 type transport interface {
 	// Session returns the newest session, or nil if there is none.
 	Session() *Session
@@ -144,7 +144,7 @@ func (l *Link) Scope(ctx context.Context) (context.Context, context.CancelFunc) 
 	}
 }
 
-// Err returns nil while the link is connected. Otherwise it returns the reason why it is not.
+// Err returns nil while the link is connected. Otherwise it returns the reason.
 func (l *Link) Err() error {
 	if l.ctx.Err() != nil {
 		return second.ErrClosed

@@ -10,15 +10,15 @@ import (
 // since when the leader has heard of the session. The send time of the newest answered request proves nothing, because a follower answers
 // reads and pings by itself. ZooKeeper 3.8 and 3.9 guarantee the following:
 //
-//   - A follower notes each request of a session, and reports what it has noted when the
-//     leader pings it, every half tick (Learner.ping, Leader.lead). The leader's clock of
-//     the session starts when that report arrives (LearnerHandler, PING).
-//   - What the leader sends a follower arrives in order, and so does what the follower
-//     sends. A sync is answered by the leader (Leader.processSync), so when one that was
-//     sent half a tick after another answer is answered itself, a ping came before it,
-//     and the report with that other request is on its way.
-//   - Whatever is forwarded to the leader after that arrives behind the report. And a
-//     write that was committed precedes any successor of that leader, who starts the
+//   - A follower notes each request of a session. When the leader pings the follower, every
+//     half tick, the follower reports what it has noted (Learner.ping, Leader.lead). The
+//     leader starts its clock for the session when that report arrives (LearnerHandler, PING).
+//   - The leader and a follower receive each other's messages in the order in which they were
+//     sent. The leader answers each sync (Leader.processSync). If a sync was sent half a tick
+//     after another answer, the leader pings the follower before it answers that sync. The
+//     report about the earlier request is then on its way.
+//   - What the follower forwards to the leader after that arrives behind the report. A write
+//     that was committed precedes any successor of that leader, and a new leader starts the
 //     clocks of all sessions anew.
 //
 // Therefore three answers in a row prove that the leader has heard of the first request: the answer to a sync, the answer to another sync
@@ -32,11 +32,11 @@ type proof struct {
 	last, before   report        // the newest report, and the previous one, for writes that were sent before the newest report
 }
 
-// A report says that the leader knows of a request, and has the time at which that request was sent. The report is confirmed when the
-// leader answers a write that was sent after a certain number of requests.
+// A report says that the leader knows of a request, and when that request was sent. The answer of the leader to a write confirms the
+// report, if the number of the write is higher than behind.
 type report struct {
-	of     time.Duration
-	behind int
+	of     time.Duration // when that request was sent
+	behind int           // the number of requests that were sent before the report
 }
 
 // A sentRequest is a request that has not been answered.
@@ -46,8 +46,8 @@ type sentRequest struct {
 	at time.Duration
 }
 
-// halfTick is an upper bound of half a tick of the servers. Servers do not report their tick; it is assumed to be at most a quarter of
-// the session timeout.
+// halfTick is an upper bound of half a tick of the servers. Servers do not report their tick; this package assumes a tick of at most a
+// quarter of the session timeout.
 func halfTick(timeout time.Duration) time.Duration { return timeout / 8 }
 
 // The function opened starts a proof with the answer to a handshake. If the handshake resumed a session, the follower has asked the leader.

@@ -33,8 +33,8 @@ type Answer struct {
 	Session *Session // the session under which the request was executed
 }
 
-// A read reads a znode, or lists its children, and may set a watch. If the node is missing, it leaves no watch. The operation exists would
-// leave one that never ends.
+// A read reads a znode, or lists its children, and may set a watch. If the node is missing, it leaves no watch. The operation exists is not
+// used, because it would leave a watch that stays until the node is created.
 type read struct {
 	path    string
 	list    bool
@@ -119,7 +119,7 @@ func (t Transaction) call(c *attached) (a Answer) {
 }
 
 // The method create records the path of a created node. If the answer names a path that this request cannot have created, Err is set,
-// because it is unknown what the server did.
+// because it is then unknown which node the server created.
 func (a *Answer) create(op *zk.CreateRequest, path string) {
 	number, ok := strings.CutPrefix(path, op.Path)
 	if !ok || (number != "") != (op.Flags&zk.FlagSequence != 0) || strings.Contains(number, "/") {

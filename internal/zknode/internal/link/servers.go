@@ -39,7 +39,7 @@ type servers struct {
 	tried int      // how many names Next has returned since the last connection or pause
 }
 
-// A found is the newest result of the look-up of a name.
+// A found is what the look-ups of a name have found so far.
 type found struct {
 	addresses []string // found by the last look-up that succeeded
 	err       error    // the error of a later look-up that failed
@@ -91,7 +91,7 @@ func (s *servers) address(ctx context.Context) (address string, stale error, err
 }
 
 func (s *servers) resolve(ctx context.Context, name string) found {
-	host, port, _ := net.SplitHostPort(name) // it was checked that name consists of a host and a port
+	host, port, _ := net.SplitHostPort(name) // cannot fail: the connect string was checked
 	hosts, err := s.lookUp(ctx, host)
 	if err == nil && len(hosts) == 0 {
 		err = fmt.Errorf("lookup %s: no address", host)

@@ -26,17 +26,18 @@ const maxSkipped = 512 << 20
 // A socket is one connection to one server. A socket stands between the ZooKeeper client library and the network, because only there the
 // hazards of the library can be avoided without a fork (line numbers are of conn.go in v1.0.4):
 //
-//   - It reads the frames, and so learns the negotiated timeout, the session id, and when
-//     which request was sent and answered: the only honest base of a lease.
-//   - It puts its own deadline on the handshake. The library's (683) is 6.67 session
-//     timeouts per address, enough for one frozen server to cost the session.
-//   - Its Write never fails but kills the connection, so that each failure surfaces
-//     once, as zk.ErrConnectionClosed. A failed write while credentials are presented
-//     again blocks the library without end (527, go-zookeeper#163).
-//   - It reads whole frames under one deadline (the library clears it after the length,
-//     685), bounds their size (690 allocates any announced size; 831 panics on a short one),
-//     and looks at every count in them first.
-//   - It closes the connection of an expired session, which the library forgets (435).
+//   - It reads the frames. From them it learns the negotiated timeout, the session id, and
+//     when each request was sent and answered. A lease can be based on nothing else.
+//   - It puts its own deadline on the handshake. The library's deadline (683) is 6.67 session
+//     timeouts for each address: one frozen server would cost the session.
+//   - Its Write never fails. It kills the connection instead, so that each failure surfaces
+//     once, as zk.ErrConnectionClosed. A failed write while the library presents the
+//     credentials again would block the library without end (527, go-zookeeper#163).
+//   - It reads each whole frame under one deadline, because the library clears the deadline
+//     after the length (685). It bounds the size of a frame, because the library allocates
+//     any announced size (690) and panics on a short frame (831). It checks each count in a
+//     frame before the library sees it.
+//   - It closes the connection of an expired session, which the library does not do (435).
 //   - It sends requests together that the library would send one by one; see batch and [dialed.Gather].
 type socket struct {
 	net.Conn
@@ -64,7 +65,7 @@ type socket struct {
 	lastXid int32                // the last xid of a request that the socket sent by itself
 	closing bool                 // this side is closing the connection, and the reason has been reported
 	dead    bool                 // the connection has ended
-	proof   proof                // shows until when the session is known to be alive
+	proof   proof                // shows since when the leader has certainly heard of the session
 
 	waiting  []*batch      // the batches of the next group; the goroutine of the first batch sends the group
 	leave    chan struct{} // closed when the group is to be sent; nil while no goroutine waits for that
@@ -125,7 +126,8 @@ func (s *socket) broke(err error) {
 
 func (s *socket) shakeHands(frame []byte, now time.Duration) error {
 	s.shookAt = now
-	s.Conn.SetWriteDeadline(time.Now().Add(s.dialed.handshakeTimeout())) // replaces the library's deadline, which can end the session
+	// Replaces the library's deadline, which is so long that one frozen server can cost the session.
+	s.Conn.SetWriteDeadline(time.Now().Add(s.dialed.handshakeTimeout()))
 	_, err := s.Conn.Write(s.dialed.introduce(frame, now))
 	return err
 }
@@ -267,8 +269,8 @@ func (s *socket) noteReply(frame []byte) ([]byte, error) {
 	return frame, nil
 }
 
-// noteAnswer returns an error for a reply that the library must not get. The library would take the reply for the expected one even before
-// it has written the request. If the answer proves that the leader has heard of the session, noteAnswer also returns since when. Only
+// noteAnswer returns an error for a reply to a request that was never sent, because the library would accept such a reply for a request
+// that it has not written yet. If the answer proves that the leader has heard of the session, noteAnswer also returns since when. Only
 // successful answers prove this, because a follower returns some errors by itself.
 func (s *socket) noteAnswer(reply wire.ReplyHeader, body wire.Decoder) (request unanswered, heard time.Duration, proven bool, err error) {
 	s.mu.Lock()
