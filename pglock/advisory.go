@@ -85,9 +85,10 @@ func NewAdvisory(ctx context.Context, pool *pgxpool.Pool, opts ...tier.RegistryO
 // session that was idle for the TTL, so each contender has its own lease. When the connection is closed, the server undoes all effects of
 // the contender's commands.
 //
-// Unused sessions are kept for a while, so that other contenders can use them. The connection of a waiter is busy. Therefore the store has
-// one more connection, which reads the queues, and receives two kinds of notifications: a process waits, or a process asks for the lock. On
-// the connection of a holder, the store renews the lease with requests, and notices when the connection breaks.
+// Unused sessions are kept for a while, so that other contenders can use them. The connection of a waiter is busy until the lock is
+// granted. Therefore the store has one more connection, which reads the queues, and receives two kinds of notifications: a process waits,
+// or a process asks for the lock. On the connection of a holder, the store renews the lease with requests, and notices when the connection
+// breaks.
 type advisory struct {
 	base
 	config *pgxpool.Config // of the connections that the store opens
@@ -107,7 +108,7 @@ func openAdvisory(pool *pgxpool.Pool, o options) (*queue.Tier, error) {
 	s := &advisory{base: base{pool: pool, options: o, self: second.Describe(o.Label), hangUp: hangUp}, pause: o.TTL}
 	s.self.Host, _, _ = strings.Cut(s.self.Host, ".")
 	ours := runtime(o.TTL)               // imposed again, because a hook of the pool may have changed these settings
-	delete(ours, "idle_session_timeout") // sent at the start only: prepare reads it, to detect poolers that drop settings
+	delete(ours, "idle_session_timeout") // not imposed: prepare checks that it has arrived at the start, to detect poolers that drop settings
 	maps.Copy(ours, forAll)
 	s.config = configLike(wires, pool, ours, s.prepare)
 	maps.Copy(s.config.ConnConfig.RuntimeParams, runtime(o.TTL))
@@ -149,7 +150,7 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		return s.enter(ctx, c)
 	case queue.Leave:
 		return s.leave(ctx, c)
-	case queue.Look: // the queue is read now, and again soon, because a waiter may enter shortly after
+	case queue.Look: // reads the queue now, and again soon, because a waiter may enter after the first read
 		s.pollSoon(0)
 		return s.tend(ctx, c, (*entry).beat)
 	case queue.Share:
@@ -158,7 +159,7 @@ func (s *advisory) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 		return s.list(ctx, advisoryKey(c.Path))
 	case queue.Ask:
 		return s.ask(ctx, advisoryKey(c.Path))
-	case queue.Save, queue.Load: // a lock in tables may have the same path, and has another value
+	case queue.Save, queue.Load: // the path gets a suffix, because a lock in tables may have the same path, but has its own value
 		a, err := saveOrLoad(ctx, s.pool, c, c.Path+"\nadvisory", s.proof(c.Ref))
 		if err != nil {
 			a.Outcome, a.Err = classify(err), err
@@ -206,8 +207,8 @@ func (s *advisory) hears(ctx context.Context) (*serverConn, error) {
 	return l, err
 }
 
-// notified is called for each notification. It tells that another process waits for a lock, or asks a holder to give a lock up.
-// Notifications may be late or lost.
+// notified is called for each notification. A notification says that another process waits for a lock, or that it asks a holder to give the
+// lock up. Notifications may be late or lost.
 func (s *advisory) notified(n *pgconn.Notification) {
 	verb, rest, _ := strings.Cut(n.Payload, " ")
 	who, what, _ := strings.Cut(rest, " ")
@@ -238,7 +239,7 @@ func (s *advisory) pollSoon(after time.Duration) {
 func (s *advisory) lookAround(ctx context.Context) error {
 	var all []*entry
 	var keys []string
-	longest := s.options.TTL // never reached, because the next heartbeat comes before
+	longest := s.options.TTL // without contenders, the next heartbeat comes before the next read
 	for e := range s.all {
 		all, keys = append(all, e), append(keys, e.key)
 		if e.now().Token == 0 {
@@ -294,8 +295,8 @@ func (s *advisory) list(ctx context.Context, key string) queue.Answer {
 	return a
 }
 
-// ask asks the holders by a notification to give the lock up. The notification can be lost, so it is repeated in the background. That ends
-// when the session name of each holder shows that the holder knows, or the holder has released the lock.
+// ask asks the holders by a notification to give the lock up. The notification can be lost, so a goroutine repeats it in the background. It
+// stops when each holder has released the lock, or shows in the name of its session that it knows of the request.
 func (s *advisory) ask(ctx context.Context, key string) queue.Answer {
 	unaware, err := s.askOnce(ctx, key)
 	if err != nil {
@@ -473,8 +474,9 @@ var statements = map[string]string{
 
 	"name": "SELECT set_config('application_name', $1, false)",
 
-	// This statement lists the holders of these keys in the order of their tokens, and then the waiters. A session that has the lock but still
-	// waits for transactions counts as the first waiter. During a share, a session has the lock in both modes for a moment.
+	// This statement lists the holders of these keys in the order of their tokens, and then the waiters. A session that was granted the
+	// lock, but still waits for transactions of the last holder, counts as the first waiter. During a share, a session has the lock in both
+	// modes for a moment.
 	"look": `SELECT k.key, l.pid, bool_and(l.mode = 'ShareLock') FILTER (WHERE l.objsubid = 1), bool_and(l.granted) AS has,
 			coalesce(a.application_name, '')
 		FROM pg_locks l CROSS JOIN LATERAL (SELECT (l.classid::bigint << 32) | l.objid::bigint AS key) k

@@ -20,9 +20,9 @@ import (
 // notifications on it.
 type serverConn struct {
 	conn  *pgx.Conn
-	wire  net.Conn // the network connection, to set deadlines on; if given a context, pgx would start a goroutine for each request
-	pid   string   // the process ID of the server process
-	bound time.Duration
+	wire  net.Conn      // the network connection, whose deadlines limit requests: for a context, pgx would start a goroutine for each request
+	pid   string        // the process ID of the server process
+	bound time.Duration // limits each request
 
 	turn  chan struct{} // full while a goroutine uses the connection; that goroutine has the turn
 	known bool          // for locks in tables: the tier's session was renewed over this connection; guarded by turn
@@ -31,7 +31,7 @@ type serverConn struct {
 	mu        sync.Mutex // guards the fields below
 	wanted    int        // the number of goroutines that wait for the turn in order to send requests
 	listening bool
-	next      time.Time // when the goroutine that listens has to do its other work
+	next      time.Time // when the goroutine that listens has to do its other work, such as reading the queues
 	closed    error     // wraps errDropped and the reason; nil while it is open
 }
 

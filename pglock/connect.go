@@ -38,8 +38,8 @@ var forAll = map[string]string{
 // remain in them for a while.
 //
 // A statement may have to wait for another transaction. The server then refuses it before the client gives up ([queue.Tier.Patience]). The
-// client therefore does not conclude that the server cannot be reached. The server executes no statement for which no client waits any
-// more.
+// client therefore does not conclude that the server cannot be reached. And the server never executes a statement after its client has
+// given up.
 func forTables(ttl time.Duration) map[string]string {
 	settings := map[string]string{
 		"idle_session_timeout": "0",
@@ -115,7 +115,8 @@ func requestsLike(wires context.Context, pool *pgxpool.Pool, ttl time.Duration) 
 		}
 		return err == nil, err
 	}
-	c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil //nolint:staticcheck // it may be set
+	// The program's pool may set the deprecated BeforeAcquire.
+	c.BeforeAcquire, c.AfterRelease, c.BeforeClose = nil, nil, nil //nolint:staticcheck
 	c.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return c
@@ -155,8 +156,8 @@ var errPooler = errors.New("a pooler in between gives each transaction to any se
 //
 // The cancellation key of a direct connection has the process ID of its server process. A pooler invents such numbers. If the numbers
 // differ, checkPooler tries a second connection. Behind a pooler that shares sessions, the second connection may get the server process of
-// the first one while that is idle. Or it keeps that process busy, so that the first connection gets another one. Traffic of other programs
-// may hide this, but not in every try.
+// the first one while that is idle. Or the second connection keeps that process busy, so that the first one gets another process. Traffic
+// of other programs may hide this, but not in every try.
 func checkPooler(ctx context.Context, conn *pgx.Conn, own uint32) error {
 	if own == conn.PgConn().PID() {
 		return nil

@@ -147,8 +147,8 @@ func (e *entry) wait(says call) error {
 	return nil
 }
 
-// await waits for the end of a wait for the lock, and handles it. sent is when the statement was sent. After a long wait the lease cannot
-// count from that time, so the entry sends one more request.
+// await waits for the end of a wait for the lock, and handles it. sent is when the statement was sent. After a long wait, a lease that
+// counts from then may have ended, so the entry sends one more request.
 func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	x := e.session
 	defer x.done()
@@ -253,7 +253,7 @@ func (e *entry) beat() error {
 	return err
 }
 
-// ask sends a statement, and waits for the answer as long as a lease can last. A holder does not lose its lock because one answer is late.
+// ask sends a statement, and waits for the answer as long as a lease can last. One late answer therefore does not cost a holder its lock.
 // If the lock was given up, ask sends nothing and returns an error. The caller has the turn.
 func (e *entry) ask(c call) error {
 	if e.over.Load() {
@@ -270,7 +270,7 @@ func (e *entry) ask(c call) error {
 func (s *advisory) tend(ctx context.Context, c queue.Command, do func(*entry) error) queue.Answer {
 	e := s.find(c.ID)
 	if e == nil {
-		return s.failed(errDropped) // the entry was lost, and the tier was told before
+		return s.failed(errDropped) // the entry was lost, which the tier already knows
 	}
 	if err := e.session.talk(ctx, func() error { return do(e) }); err != nil {
 		return s.failed(err)

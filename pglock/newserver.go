@@ -21,7 +21,7 @@ func newFirstUse() *firstUse { return &firstUse{mark: rand.Int64N(1 << 50)} }
 var errUsed = errors.New("WithNewServer: the database has a record of locks before this process, or was promoted; leave the option out")
 
 // firstSQL writes a record that the server was started long ago, so that there is no grace period. The time of that start is the mark of
-// this process. If the answer is lost and the command is repeated, it recognizes its own record by the mark.
+// this process. If the answer is lost, the repeated command recognizes the record of this process by the mark.
 const firstSQL = `WITH durably AS MATERIALIZED (SELECT tierlock.durably()), first AS (UPDATE tierlock.grace_period
 	SET life = tierlock.life(locks), since = 'epoch'::timestamptz + $1::bigint * interval '1 us', longest_ms = $2::bigint
 	WHERE longest_ms = 0 AND NOT EXISTS (SELECT FROM tierlock.session) AND 2 = (SELECT count(*) FROM tierlock.grace_period

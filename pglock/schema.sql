@@ -2,7 +2,7 @@
 --
 -- A process has a session, and one contender for each lock that it holds or wants. The contenders of a path are a queue, in
 -- the order of their tokens. Permits have a separate queue, whose name is the path and characters that no path contains.
--- Times come from the server's clock at the moment, not at the start of the transaction.
+-- Times are read from the server's clock when they are needed, not at the start of the transaction.
 
 CREATE SCHEMA tierlock;
 
@@ -50,12 +50,12 @@ CREATE TABLE tierlock.floor (
 	token bigint NOT NULL
 );
 
--- A server may have lost its newest data: after a promotion, after a crash without durable writes, or because its volume was
--- set back to a snapshot. It could then grant a lock that another process holds, and nothing in the database shows that.
--- Each of these begins with a promotion or a start of the server. Advisory locks also end when the server resets its shared
--- memory, after one of its processes has crashed. Therefore the first call under another life of the server records when it
--- came. From then on, no lock is granted for the longest lease of any process. Losses before the creation of the schema do
--- not count.
+-- A server may have lost its newest data: after a promotion, after a crash without durable writes, or because its volume
+-- was set back to a snapshot. It could then grant a lock that another process holds, and nothing in the database shows
+-- that. Each such loss begins with a promotion or a start of the server. Advisory locks also end when the server resets its
+-- shared memory, after one of its processes has crashed. The time from one of these events to the next is a life of the
+-- server. The first call in a new life records the time. After that, no lock is granted for the longest lease of any
+-- process. Losses before the creation of the schema do not count.
 CREATE TABLE tierlock.grace_period (
 	locks text PRIMARY KEY, -- 'tables' or 'advisory'
 	life text NOT NULL,
@@ -98,7 +98,8 @@ END $$;
 -- with the newest data. The step is greater than the number of tokens that are drawn during advance, or that were lost.
 CREATE FUNCTION tierlock.advance(known bigint DEFAULT 0) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	PERFORM pg_advisory_xact_lock(tierlock.key('')); -- no path is empty; two calls at once could set the sequence back
+	-- The key of no path, since no path is empty; two calls at once could set the sequence back.
+	PERFORM pg_advisory_xact_lock(tierlock.key(''));
 	PERFORM setval('tierlock.token', 1000000 + greatest(known, nextval('tierlock.token'),
 		(SELECT max(token) FROM tierlock.contender), (SELECT max(token) FROM tierlock.floor)));
 END $$;
@@ -129,7 +130,7 @@ BEGIN
 END $$;
 
 -- durably makes the commit of the transaction wait until its writes are safe. An answer to a process must stay true after a
--- crash, and after the promotion of a standby. The setting of the role may be weaker.
+-- crash, and after the promotion of a standby. The role may have a weaker setting.
 CREATE FUNCTION tierlock.durably() RETURNS text LANGUAGE sql AS $$
 	SELECT CASE WHEN current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')
 		THEN set_config('synchronous_commit', 'on', true) END
@@ -167,9 +168,9 @@ CREATE FUNCTION tierlock.ahead(queue text, lowest bigint, place bigint, reading 
 $$;
 
 -- enclose locks a queue until the end of the transaction. Therefore tokens become visible in their order. A contender that
--- sees no lower token than its own is first, and stays first. enclose needs a new snapshot for each statement. It returns
--- the stored bound of the queue, the lowest token in the queue, and the highest token that has the lock. The last two are
--- NULL if the queue is empty.
+-- sees no lower token than its own is first, and stays first. Each statement needs a new snapshot, so enclose refuses other
+-- isolation levels. It returns the stored bound of the queue, the lowest token in the queue, and the highest token that has
+-- the lock. The last two are NULL if the queue is empty.
 CREATE FUNCTION tierlock.enclose(queue text, OUT noted bigint, OUT lowest bigint, OUT held bigint) LANGUAGE plpgsql AS $$
 DECLARE
 	several boolean; -- several contenders may have the lock
@@ -189,9 +190,9 @@ END $$;
 
 -- tell notifies the contenders that have just got the lock: those after the highest token that had it before. These
 -- notifications say whether another contender waits behind. If news is true, tell also notifies the other contenders that
--- have the lock. The first waiter for permits is notified, because more permits may be free, or more requests may wait. The
--- contender me, which caused the change, is not notified. With a list of all former holders instead of the highest token,
--- each contender would be compared with the whole list.
+-- have the lock. tell also notifies the first waiter for permits, because more permits may be free, or more requests may
+-- wait. The contender me, which caused the change, is not notified. The highest token suffices, because the holders are
+-- always the first contenders of the queue.
 CREATE FUNCTION tierlock.tell(queue text, lowest bigint, held bigint, news boolean, me text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM pg_notify('tierlock ' || session, CASE WHEN has AND token > held AND id <> me THEN 'turn ' || id || ' ' || (next IS NOT NULL)
@@ -251,7 +252,7 @@ BEGIN
 	END IF;
 	IF number IS NULL AND NOT (try AND (quiet > 0 OR NOT first)) THEN
 		number := nextval('tierlock.token');
-		IF number <= greatest(was.noted, was.held, newest) THEN -- the sequence was set back: a token ahead of others, or below the bound
+		IF number <= greatest(was.noted, was.held, newest) THEN -- the sequence was set back: the token is too low
 			PERFORM tierlock.advance(greatest(was.held, newest));
 			number := nextval('tierlock.token');
 		END IF;
@@ -349,8 +350,8 @@ BEGIN
 END $$;
 
 -- finish ends a session with its contenders, a hundred at a time, because the server has memory for only a few thousand
--- locks. It returns whether all are deleted. It encloses queues in the order of their paths, because another transaction may
--- enclose the same queues.
+-- locks. It returns whether all are deleted. It encloses queues in the order of their paths, so that it cannot deadlock
+-- with a transaction that encloses the same queues.
 CREATE FUNCTION tierlock.finish(me text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM tierlock.leave(path, id) FROM (SELECT path, id FROM tierlock.contender WHERE session = me ORDER BY path LIMIT 100) c;

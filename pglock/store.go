@@ -142,7 +142,7 @@ func (s *store) request(ctx context.Context, conn *pgxpool.Conn, c queue.Command
 		var quiet int64
 		shares, sent := c.Op == queue.Share, time.Now()
 		err = conn.QueryRow(ctx, changeSQL, c.Path, c.ID, shares, c.Weight).Scan(&has, &quiet)
-		s.noteGracePeriod(quiet, sent) // before grant, because this may be the first answer of another server
+		s.noteGracePeriod(quiet, sent) // before grant, which has to know of a grace period: another server may have sent this answer
 		a.View = s.grant(queue.View{ID: c.ID, Known: has != nil, Token: c.Token, At: s.now(), Reads: shares}, has != nil && *has)
 		if shares { // a reader does not block the same contenders as a writer
 			s.readSoon(c.Path)
@@ -346,7 +346,7 @@ func (s *store) beat(ctx context.Context, l *serverConn, c queue.Command) (a que
 			var dropped int
 			err := s.requests.QueryRow(ctx, dropSQL, stale).Scan(&dropped) // after an error, the next renewal tries again
 			if err == nil && dropped > 0 && len(stale) == maxDrops {
-				s.tier.Renew() // there may be more of them, and other contenders may wait behind these
+				s.tier.Renew() // more of them may be left, and other contenders may wait behind them
 			}
 		})
 	}
