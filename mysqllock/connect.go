@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A conn is a connection that is used only for locks. It is never given back to the pool. Its settings are those of this package, and
-// another process may be about to kill a statement on it.
+// A conn is a connection that is used only for locks. It never goes back to the pool: it has the settings of this package, and another
+// process may be about to kill a statement on it.
 type conn struct {
 	*sql.Conn
 	prepared map[string]*sql.Stmt

@@ -255,5 +255,5 @@ func TestWaiterThatNobodyMayWakeAsksForNews(t *testing.T) {
 		transfer()
 		return len(log.Lines(slog.LevelWarn, "no other process can wake this one")) == 1
 	})
-	need.AtMost(t, "the fastest of three transfers", min(transfer(), transfer(), transfer()), nap/2)
+	need.AtMost(t, "the fastest of three transfers", min(transfer(), transfer(), transfer()), longestWait/2)
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// The listener executes a statement that waits in the server for news of its session. Each such wait lasts for nap at most. If no other
-// process can end the wait, it lasts only for shortNap.
+// The listener executes a statement that waits in the server for news, that is, notifications for its session. Each such wait lasts for
+// longestWait at most. If no other process can end the wait, it lasts only for shortWait.
 const (
-	nap      = 2 * time.Second
-	shortNap = 50 * time.Millisecond
+	longestWait = 2 * time.Second
+	shortWait   = 50 * time.Millisecond
 )
 
-// bed is a suffix. The listener waits for a MySQL lock (GET_LOCK) whose name ends in the name of the session and this suffix. The keeper
-// holds that lock, because the procedure tierlock_beat takes it.
-const bed = " bed"
+// keeperSuffix ends the name of a MySQL lock (GET_LOCK) that the keeper holds, because the procedure tierlock_beat takes it. The listener
+// waits by trying to take this lock. Its name is that of the listener's own lock, with this suffix.
+const keeperSuffix = " bed"
 
 // listen receives the news of a session until ctx ends. After a connection has broken, it opens another one.
 func (s *store) listen(ctx context.Context, session string) {
@@ -53,16 +53,18 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// sleepSQL waits unless there is news. It is one statement, so that no wake is missed. A wake is a KILL QUERY that follows the commit of
-// the news. A wake during the statement ends it. After an earlier wake, the statement sees the news and does not wait.
+// sleepSQL waits unless there is news. It is one statement, so that no wake is missed. A wake is a KILL QUERY, which another process sends
+// after the commit of the news. A wake during the statement ends the statement. If the wake came before, the statement sees the news and
+// does not wait.
 //
 // The statement waits for a MySQL lock (GET_LOCK) that the keeper holds. It does not use SLEEP, because all sleeps of a server share one
 // mutex, and delayed one another by seconds.
 const sleepSQL = `SELECT IS_USED_LOCK(?) = CONNECTION_ID(), IF((SELECT number FROM tierlock_news WHERE session = ?) > ?, 0, GET_LOCK(?, ?))`
 
 // hear waits for news and reads it, again and again, until the connection breaks. It takes a MySQL lock (GET_LOCK) with the name of the
-// session, by which other processes find the connection. The first read includes all earlier news of the session. Some of that may have
-// come while no connection listened, and the numbers of another server may be lower. heard is true if at least one wait has succeeded.
+// session, by which other processes find the connection. The first read includes all earlier news of the session. Some of it may have come
+// while no connection listened. The first read has no lower bound, because a new server may have lower numbers. heard is true if at least
+// one wait has succeeded.
 func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, _ error) {
 	name := "tierlock " + session
 	var mine int
@@ -73,17 +75,17 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 		return false, errors.New("the server has not yet noticed the end of the connection that listened before")
 	}
 	var newest int64 // the number of the newest news that was read
-	late := 0        // how many times in a row there was news although no wake has ended the wait
+	late := 0        // how many times in a row a wait ended by its time limit although there was news
 	for {
-		within := nap
+		within := longestWait
 		if late >= 3 {
-			within = shortNap
+			within = shortWait
 		}
 		begun := time.Now()
-		var got sql.NullBool // the result of GET_LOCK; in MySQL it is NULL after a wake
+		var got sql.NullBool // the result of GET_LOCK; MySQL returns NULL after a wake
 		err := s.within(ctx, within+s.tier.Patience(), func(ctx context.Context) error {
 			var here bool
-			err := c.row(ctx, sleepSQL, []any{name, session, newest, name + bed, within.Seconds()}, &here, &got)
+			err := c.row(ctx, sleepSQL, []any{name, session, newest, name + keeperSuffix, within.Seconds()}, &here, &got)
 			switch {
 			case err == nil && !here:
 				err = errProxy
@@ -132,7 +134,7 @@ func (s *store) Follow(r queue.Ref) {
 	s.mu.Lock()
 	s.followers[r.ID] = follower{r.Path, queue.View{ID: r.ID, Known: true, Token: r.Token, Reads: r.Reads}}
 	s.mu.Unlock()
-	s.stir(r.Path)
+	s.readSoon(r.Path)
 }
 
 func (s *store) Unfollow(r queue.Ref) {
@@ -141,8 +143,8 @@ func (s *store) Unfollow(r queue.Ref) {
 	delete(s.followers, r.ID)
 }
 
-// stir makes the keeper read the queue at path soon. Followed contenders in that queue then get new views.
-func (s *store) stir(path string) {
+// readSoon makes the keeper read the queue at path soon. Followed contenders in that queue then get new views.
+func (s *store) readSoon(path string) {
 	s.mu.Lock()
 	s.stale[path] = true
 	s.mu.Unlock()
@@ -286,7 +288,7 @@ var newsSQL = "SELECT number, '', '', 0, 0, FALSE, FALSE, 0, 0, 0, '', 0, '' FRO
 // All reads of queues use the keeper, one after another. Therefore a later read never shows an older state.
 func (s *store) readNews(ctx context.Context, session string, heard *int64) error {
 	return s.withKeeper(ctx, func(ctx context.Context) error {
-		refs, asked := s.following(func(follower) bool { return true }), s.now() // a contender that follows later gets a read of its own
+		refs, asked := s.following(func(follower) bool { return true }), s.now() // for a contender that follows later, its own read is requested
 		number, queues, err := read(ctx, s.keeper, newsSQL, session, session, *heard)
 		if err != nil {
 			return err

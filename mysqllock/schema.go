@@ -103,8 +103,8 @@ func (h history) upgrade(ctx context.Context, db *sql.DB) error {
 	return h.check(ctx, c.Conn)
 }
 
-// execute executes the statements of a version. A Migrate that was interrupted may have executed some of them before, or may have created
-// procedures from another text of them.
+// execute executes the statements of a version. An interrupted Migrate may have executed some of them before. It may also have created
+// procedures from another text.
 func execute(ctx context.Context, c *conn, version string) error {
 	_, statements, _ := strings.Cut(version, "DELIMITER //\n")
 	for statement := range strings.SplitSeq(statements, "\n//\n") {

@@ -64,9 +64,9 @@ INSERT INTO tierlock_bucket WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n
 	SELECT 64 * a.n + b.n, 0 FROM n a, n b
 //
 -- A server may have lost its newest data: after a crash without durable writes, after a failover, or because its volume was
--- set back. It could then grant a lock that another process holds. Each of these begins with a start of a server, or with
--- another server. Therefore the first renewal under another life records when it came. From then on, no lock is granted for
--- the longest lease of any process.
+-- set back. It could then grant a lock that another process holds. Each such loss begins with a start of the server, or
+-- with another server: with a new life. The first renewal in a new life records the time. After that, no lock is granted
+-- for the longest lease of any process.
 CREATE TABLE tierlock_state (
 	single BOOLEAN PRIMARY KEY,
 	version INT NOT NULL, -- of the schema
@@ -75,10 +75,10 @@ CREATE TABLE tierlock_state (
 	longest_ms BIGINT NOT NULL -- the longest lease
 ) ENGINE = InnoDB
 //
--- note records a lease (0 for none) and the present life of the server. quiet is the rest of the grace period in milliseconds.
--- After a change of the life, tokens continue a million above the known ones, and at least at the present time: the newest
--- tokens, and earlier steps of a million, may be lost. note comes first in each transaction, so that no token is drawn before.
--- If the clock was set back, the grace period counts as begun now.
+-- note records a lease (0 for none) and the present life of the server. quiet is the rest of the grace period in
+-- milliseconds. After a change of the life, tokens continue a million above the known ones, and at least at the present
+-- time: the newest tokens, and earlier steps of a million, may be lost. Each transaction calls note first, so that it draws
+-- no token before. If the clock was set back, the grace period counts as begun now.
 CREATE PROCEDURE tierlock_note(ttl_ms BIGINT, OUT quiet BIGINT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE known, begun BIGINT;
@@ -115,10 +115,10 @@ BEGIN
 	END IF;
 END
 //
--- tell notifies the contenders that have just got the lock: those after the highest token that had it before. If news is true,
--- it also notifies the other contenders that have the lock. The first waiter for permits is notified, because more permits may
--- be free, or more requests may wait. The contender me, which caused the change, is not notified. The sessions are added to
--- the list for wake.
+-- tell notifies the contenders that have just got the lock: those after the highest token that had it before. If news is
+-- true, it also notifies the other contenders that have the lock. tell also notifies the first waiter for permits, because
+-- more permits may be free, or more requests may wait. The contender me, which caused the change, is not notified. tell
+-- adds the sessions to listeners, the list for wake.
 CREATE PROCEDURE tierlock_tell(queue VARBINARY(1056), held BIGINT, news BOOLEAN, me VARBINARY(64), INOUT listeners LONGTEXT)
 	SQL SECURITY INVOKER
 BEGIN
@@ -152,7 +152,8 @@ CREATE PROCEDURE tierlock_wake(listeners LONGTEXT) SQL SECURITY INVOKER
 BEGIN
 	DECLARE theirs VARBINARY(64);
 	DECLARE connection BIGINT;
-	DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END; -- the connection has ended, or belongs to another user; it then reads the news itself
+	-- The connection has ended, or belongs to another user; a session that is not woken reads the news by itself.
+	DECLARE CONTINUE HANDLER FOR SQLEXCEPTION BEGIN END;
 	WHILE listeners <> '' DO
 		SET theirs = SUBSTRING_INDEX(listeners, ',', 1), listeners = SUBSTRING(listeners, LENGTH(theirs) + 2),
 			connection = IS_USED_LOCK(CONCAT('tierlock ', theirs));
@@ -389,7 +390,7 @@ BEGIN
 			AND EXISTS (SELECT 1 FROM tierlock_contender c WHERE c.session = s.id) LIMIT 1 FOR UPDATE SKIP LOCKED;
 		SELECT id INTO forgotten FROM tierlock_session s WHERE expires <= moment - 60000000
 			AND NOT EXISTS (SELECT 1 FROM tierlock_contender c WHERE c.session = s.id) LIMIT 1 FOR UPDATE SKIP LOCKED;
-		IF forgotten IS NOT NULL THEN -- with NULL, the server would read each row, and wait for rows that are locked
+		IF forgotten IS NOT NULL THEN -- otherwise the server would look for NULL in each row, and wait for locked rows
 			DELETE FROM tierlock_news WHERE session = forgotten;
 			DELETE FROM tierlock_session WHERE id = forgotten;
 		END IF;

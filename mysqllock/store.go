@@ -38,9 +38,9 @@ type store struct {
 	keeper *conn         // nil while there is none
 	known  bool          // the session was renewed over this keeper
 
-	listener context.CancelFunc // of the one that listens for the newest session; nil before the first
+	listener context.CancelFunc // ends the listener of the newest session; nil before the first
 	requests chan *conn         // idle connections for requests
-	unmade   chan struct{}      // has a value for each connection for requests that may yet be made
+	unmade   chan struct{}      // has a value for each connection for requests that may still be made
 	unread   chan struct{}      // has a value if queues are to be read
 
 	mu        sync.Mutex          // guards the fields below
@@ -130,7 +130,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 	return a
 }
 
-// request uses one of the connections for requests. After an error other than a refusal it is closed.
+// request uses one of the connections for requests. After an error other than a refusal, request closes the connection.
 func (s *store) request(ctx context.Context, do func(*conn) error) error {
 	c, err := s.idle(ctx)
 	if err != nil {
@@ -162,8 +162,9 @@ func (s *store) idle(ctx context.Context) (*conn, error) {
 	}
 }
 
-// dial makes a connection for requests. If that takes more than half of the time of a request, as to a distant server, it is for the next
-// request. Otherwise each request would make a new connection, and have no time left to use it.
+// dial makes a connection for requests. If that takes more than half of the time of a request, for example because the server is distant,
+// the request fails, and the next request uses the connection. Otherwise each request would make a new connection, and have no time left to
+// use it.
 func (s *store) dial(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.tier.Patience()/2)
 	defer cancel()
@@ -231,10 +232,10 @@ func (s *store) onConnection(ctx context.Context, conn *conn, c queue.Command, a
 		var quiet int64
 		shares, sent := c.Op == queue.Share, time.Now()
 		err = conn.row(ctx, changeSQL, []any{c.Path, c.ID, shares, c.Weight}, &has, &quiet)
-		s.hush(quiet, sent) // before grant, because this may be the first answer of another server
+		s.noteGracePeriod(quiet, sent) // before grant, which has to know of a grace period: another server may have sent this answer
 		a.View = s.grant(queue.View{ID: c.ID, Known: has.Valid, Token: c.Token, At: s.now(), Reads: shares}, has.Bool)
 		if shares { // a reader does not block the same contenders as a writer
-			s.stir(c.Path)
+			s.readSoon(c.Path)
 		}
 	case queue.List:
 		a.Queue, err = s.list(ctx, conn, c.Path)
@@ -283,7 +284,7 @@ func (s *store) enter(ctx context.Context, conn *conn, c queue.Command, a *queue
 	if err != nil {
 		return err
 	}
-	s.hush(quiet, sent)
+	s.noteGracePeriod(quiet, sent)
 	switch {
 	case !alive:
 		return errOver
@@ -315,7 +316,7 @@ func (s *store) list(ctx context.Context, conn *conn, path string) ([]second.Con
 	if err := conn.row(ctx, quietSQL, nil, &quiet, &begun); err != nil {
 		return nil, err
 	}
-	s.hush(quiet, sent)
+	s.noteGracePeriod(quiet, sent)
 	_, queues, err := read(ctx, conn, lookSQL(1), path)
 	list := queues[path]
 	queue.Waiting(list)
@@ -325,8 +326,8 @@ func (s *store) list(ctx context.Context, conn *conn, path string) ([]second.Con
 	return list, err
 }
 
-// hush records an answer of the server that it grants nothing for the next ms milliseconds. sent is when the request was sent.
-func (s *store) hush(ms int64, sent time.Time) {
+// noteGracePeriod records an answer of the server that it grants nothing for the next ms milliseconds. sent is when the request was sent.
+func (s *store) noteGracePeriod(ms int64, sent time.Time) {
 	const reason = "the server was started, or took over, and first used less than a lease ago"
 	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, reason)
 }
@@ -451,7 +452,7 @@ func (s *store) beat(ctx context.Context, c queue.Command, a *queue.Answer) (err
 	if err := s.keeper.row(ctx, "CALL tierlock_beat(?, ?)", []any{c.Session, ttl}, &alive, &quiet, &stale); err != nil {
 		return err
 	}
-	s.hush(quiet, sent)
+	s.noteGracePeriod(quiet, sent)
 	if !alive {
 		return errOver
 	}
@@ -473,9 +474,10 @@ func (s *store) reap(ids string) {
 	ctx, cancel := context.WithTimeout(s.tier.Context(), s.tier.Patience())
 	defer cancel()
 	var dropped int
-	err := s.request(ctx, func(c *conn) error { return c.row(ctx, dropSQL, []any{ids}, &dropped) }) // else the next renewal retries
+	// After an error, the next renewal tries again.
+	err := s.request(ctx, func(c *conn) error { return c.row(ctx, dropSQL, []any{ids}, &dropped) })
 	if err == nil && dropped > 0 {
-		s.tier.Renew() // another session may have expired, too, and other contenders may wait behind its contenders
+		s.tier.Renew() // finds other expired sessions, because other contenders may wait behind theirs
 	}
 }
 
