@@ -67,9 +67,9 @@ func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clien
 // transact executes ops in a transaction that requires the keys of all these contenders.
 func (s *store) transact(ctx context.Context, all []*queue.Contender, check func() error, ops []clientv3.Op,
 ) (*clientv3.TxnResponse, error) {
-	s.client.Txn(ctx).Then(ops...) // panics for an invalid op, here in the goroutine of the caller
+	s.client.Txn(ctx).Then(ops...) // an invalid op panics here, in the goroutine of the caller
 	var there []clientv3.Cmp
-	var look []clientv3.Op // shows which of several keys is missing
+	var look []clientv3.Op // if the transaction fails, these reads show which keys are missing
 	for _, c := range all {
 		there = append(there, created(c.Ref()))
 		if len(all) > 1 {

@@ -23,8 +23,8 @@ type past struct {
 	unsure bool // the next renewal has to read the keys of this process
 }
 
-// A life identifies a period in which etcd cannot have been set back to an earlier state. A restore starts a new life, and so does each
-// restart or election.
+// A life identifies a period in which etcd cannot have been set back to an earlier state. A restore, a restart and an election each start a
+// new life.
 type life struct{ cluster, term uint64 }
 
 func (p *past) begin(h *pb.ResponseHeader) {

@@ -232,8 +232,8 @@ func others(ref queue.Ref) []span {
 	return []span{{prefix, kind}, {clientv3.GetPrefixRangeEnd(kind), clientv3.GetPrefixRangeEnd(prefix)}}
 }
 
-// nobody returns transaction conditions. They require that no existing key in the ranges was created after the revision since.
-func nobody(spans []span, since int64) (conditions []clientv3.Cmp) {
+// noneSince returns the transaction conditions that no existing key in the ranges was created after the revision since.
+func noneSince(spans []span, since int64) (conditions []clientv3.Cmp) {
 	for _, s := range spans {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(s.from), "<", since+1).WithRange(s.to))
 	}
@@ -279,7 +279,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	case set:
 		conditions = append(conditions, clientv3.Compare(clientv3.Value(numberKey(prefix)), "=", strconv.Itoa(c.Permits)))
 	case c.Permits > 0:
-		conditions = append(conditions, nobody(others(c.Ref), 0)...)
+		conditions = append(conditions, noneSince(others(c.Ref), 0)...)
 	}
 	if c.Old.ID != "" {
 		conditions, then = append(conditions, created(c.Old)), append(then, clientv3.OpDelete(keyOf(c.Old)))
@@ -329,8 +329,8 @@ type otherNumber struct {
 
 func (o otherNumber) Unwrap() error { return o.error }
 
-// sameNumber returns an error if a contender wants permits, and names another total number than the one that applies. That is the number
-// that a Resize has set. If there is none, it is the number in the keys of the present contenders.
+// sameNumber returns an error if a contender wants permits, and names another total number than the one that applies. The number that a
+// Resize has set applies. If no Resize has set one, the number in the keys of the present contenders applies.
 func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	if ref.Permits == 0 {
 		return nil
@@ -363,16 +363,16 @@ func (s *store) resize(ctx context.Context, ref queue.Ref) error {
 
 // try creates the key of a contender if no rival blocks it. etcd has no condition on the contents of many values. The first transaction
 // therefore requires that there is no rival at all. If there are rivals, try reads them. If none of them blocks the contender, the second
-// transaction requires that no rival was created after the revision of that read. Rivals that were read can only have reduced since then
-// what they ask for.
+// transaction requires that no rival was created after the revision of that read. Since that read, a rival can only have reduced the number
+// of permits that it asks for.
 func (s *store) try(ctx context.Context, c queue.Command) (v queue.View, err error) {
 	put := s.put(c)
 	own := placeOf(&mvccpb.KeyValue{Key: put.KeyBytes(), Value: put.ValueBytes(), CreateRevision: math.MaxInt64})
 	entered := c.Ref
 	entered.Token = own.Token
 	for since, asked := int64(0), 1; ; asked++ {
-		conditions := nobody(rivals(c.Ref), since)
-		if c.Permits > 0 { // the total number of permits must not have changed since either
+		conditions := noneSince(rivals(c.Ref), since)
+		if c.Permits > 0 { // the total number of permits must not have changed either, since the read
 			conditions = append(conditions, clientv3.Compare(clientv3.ModRevision(numberKey(prefixOf(c.Ref))), "<", since+1))
 		}
 		answer, err := s.commit(s.client.Txn(ctx).If(conditions...).Then(put).Else(reads(c.Ref)...))
@@ -502,7 +502,7 @@ func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to 
 	found place, v queue.View, err error) {
 	prefix, key := prefixOf(ref), keyOf(ref)
 	for {
-		if known.ours && set(known) { // another request of this process has set the field, perhaps to another value; so read the key first
+		if known.ours && set(known) { // known may be out of date: another request of this process may have changed the field
 			known.modified = never
 		}
 		unchanged := clientv3.Compare(clientv3.ModRevision(key), "=", known.modified)

@@ -35,7 +35,7 @@ type store struct {
 	past    past
 	numbers sync.Map    // prefixes of the queues for permits that are known to have a total set by a Resize
 	written sync.Map    // by key, the places of this process's contenders whose values are known
-	detach  func() bool // ends the effect that the end of the client has on the tier
+	detach  func() bool // from now on, the tier no longer ends when the program closes its client
 
 	// stream is part of the metadata of new watches. The client opens one watch stream for each set of metadata. A new number therefore makes
 	// the next watches use a new stream. The number changes when a stream does not respond, or refuses a watch.
@@ -132,7 +132,7 @@ func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answe
 	case a.Outcome == queue.Unknown && !answered(err):
 		a.Away = s.away(err)
 		if c.Op == queue.Open || c.Op == queue.Beat {
-			// Otherwise grpc waits longer after each failure, up to two minutes, before it dials again.
+			// Without this call, grpc waits longer after each failure, up to two minutes, before it dials again.
 			s.client.ActiveConnection().ResetConnectBackoff()
 		}
 	}
@@ -149,8 +149,8 @@ type denied struct{ error }
 
 func (d denied) Unwrap() error { return d.error }
 
-// outcomeOf returns the outcome of a request that ended with err. For every error that is not known better, that is Unknown. For example, a
-// server answers "request timed out" to a request that it may still apply later.
+// outcomeOf returns the outcome of a request that ended with err. For an error that it does not recognize, the outcome is Unknown. For
+// example, a server answers "request timed out" to a request that it may still apply later.
 func outcomeOf(err error) queue.Outcome {
 	switch {
 	case err == nil:

@@ -16,8 +16,8 @@ import (
 // lock, because other libraries would wait for that key.
 const values = "//tierlock/values/"
 
-// save writes the value of a contender, unless a later write of that contender was executed. What was written since the contender came is
-// compared as text: a lower token is less, and so is a lower turn.
+// save writes the value of a contender, unless a later write of that contender was executed. The transaction compares the stored text with
+// the new one: both begin with token and turn, with leading zeros, so an earlier write is lower as text, too.
 func (s *store) save(ctx context.Context, c queue.Command) error {
 	key, text := values+c.Path, second.EncodeValue(c.Token, c.Turn, time.Now(), c.Data)
 	write := clientv3.OpPut(key, text)
