@@ -49,7 +49,7 @@ func (s *store) subscribe(ctx context.Context, well func()) error {
 		case *redis.Subscription:
 			well()
 			s.tier.Deafen(nil)
-			s.tier.Renew() // shows what messages before the subscription said
+			s.tier.Renew() // the renewal shows what earlier messages would have said
 		case *redis.Message:
 			s.deliver(m.Payload)
 		}
@@ -59,7 +59,7 @@ func (s *store) subscribe(ctx context.Context, well func()) error {
 // deliver handles a message. A message has the ID of a contender and the contender's state.
 func (s *store) deliver(message string) {
 	var words []string
-	if json.Unmarshal([]byte(message), &words) == nil && len(words) > 1 { // otherwise the script has not sent it
+	if json.Unmarshal([]byte(message), &words) == nil && len(words) > 1 { // otherwise another program has published it
 		if v, err := view(words[0], words[1:]); err == nil {
 			s.tier.Tell(v)
 		}

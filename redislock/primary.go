@@ -80,7 +80,7 @@ func (s *store) meet(ctx context.Context, words []string) error {
 	return nil
 }
 
-// fewest is a number of known primaries. While a process knows fewer, it forgets none.
+// While a process knows fewer primaries than fewest, it forgets none.
 const fewest = 16
 
 // forgetSome forgets the known primaries if there are too many. Each command sends the list of them, and each failover makes the list
@@ -179,7 +179,7 @@ func (s *store) examine(ctx context.Context) error {
 
 const (
 	usualLag = 10 * time.Second // the default of min-replicas-max-lag in Redis
-	rounding = 2 * time.Second  // writes may be accepted this long after the lag, because Redis checks it once a second, in whole seconds
+	rounding = 2 * time.Second  // writes may be accepted this long after the lag, because Redis checks the lag once a second, in whole seconds
 )
 
 // examineOne checks one server. It checks that the user has all permissions, because the error of a script does not tell which of its

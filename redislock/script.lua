@@ -5,8 +5,8 @@
 -- the primaries that the caller knows, each with the rest of its grace period; the number of permits, 0 for a lock; and the
 -- arguments of the operation.
 --
--- A contender has the lock, or the permits that it wants, if its token is at most top. The key of the lock then has the
--- value of the field key in the state. All times are microseconds by the server's clock.
+-- A contender has the lock, or the permits that it wants, if its token is at most top. As long as any contender has the
+-- lock, the key of the lock has the value of the field key in the state. All times are microseconds by the server's clock.
 
 local lock, queue, leases, state = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local op, ttl, unsure, me = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
@@ -44,7 +44,8 @@ if op ~= 'list' then
 	end
 end
 
--- PERSIST changes nothing here, but counts as a write. Therefore a replica and a primary without its replicas refuse it.
+-- PERSIST changes nothing here, but counts as a write. Therefore a replica, or a primary that has lost its replicas,
+-- refuses it instead of returning an old value.
 if op == 'load' then
 	redis.call('PERSIST', KEYS[5])
 	local value = redis.call('HMGET', KEYS[5], 'token', 'saved', 'data')
@@ -220,7 +221,7 @@ if mine and held ~= mine then -- an operator has changed the key; a foreign lock
 	mine = false
 	nobody_has()
 end
-note() -- some operations return early
+note() -- noted here, because some operations return early
 
 local function give_up(id)
 	local removed = drop(id)
@@ -451,7 +452,7 @@ elseif op == 'save' then
 		local known = redis.call('HMGET', KEYS[5], 'token', 'turn')
 		if known[1] ~= int(token) or tonumber(known[2]) < turn then -- otherwise this write is late
 			redis.call('DEL', KEYS[5])
-			if kept or turn > 1 then -- before the first write of a holder, there is none that can be late
+			if kept or turn > 1 then -- otherwise no earlier write of this holder can arrive late
 				redis.call('HSET', KEYS[5], 'token', int(token), 'turn', int(turn), 'saved', int(now))
 			end
 			if kept then redis.call('HSET', KEYS[5], 'data', data) end

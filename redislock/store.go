@@ -194,8 +194,8 @@ func renewed(id string, cmd *redis.Cmd) queue.View {
 	return v
 }
 
-// goodbye removes all contenders of the process from their queues. If that fails, the contenders end with their leases. It uses the client
-// directly, because the tier is closed by now.
+// goodbye removes all contenders of the process from their queues. If that fails, the contenders end with their leases. goodbye does not
+// use call, which refuses requests once the tier is closed.
 func (s *store) goodbye(ctx context.Context, all []queue.Ref) queue.Answer {
 	for some := range slices.Chunk(all, most) {
 		if _, err := s.send(ctx, string(queue.Leave), some); err != nil {
