@@ -123,7 +123,7 @@ func registryOf(conn *zk.Conn) *tier.Registry {
 	if locks := registries.of[key].Value(); locks != nil {
 		return locks
 	}
-	client, _ := zknode.Attach(conn) // Attach fails only if an option is wrong; none is passed
+	client, _ := zknode.Attach(conn) // cannot fail: Attach returns an error only for a wrong option
 	locks := tier.New(zknode.Tier(client), tier.WithRounds())
 	known := weak.Make(locks)
 	registries.of[key] = known

@@ -26,7 +26,7 @@ type conn struct {
 	done   chan struct{} // closed by cutLocked
 
 	// The following fields are guarded by server.mu.
-	claim   int64    // the session to which these frames belong; before the answer to the handshake, the session that the client requests
+	claim   int64    // the session to which these frames belong; until the handshake is answered, the session that the client requests
 	session *session // nil before the handshake and after the connection has ended
 	auth    []identity
 	ended   bool
@@ -98,7 +98,7 @@ func (c *conn) request(body []byte) {
 		c.cut()
 		return
 	}
-	// The direction may have been blocked while the hook ran.
+	// The hook may have blocked the direction, for example by a Mute.
 	if !c.lockOpen(Request) {
 		return
 	}
@@ -121,7 +121,7 @@ func (c *conn) request(body []byte) {
 // arrivedLocked is called when the leader receives a request that had to wait.
 func (c *conn) arrivedLocked(st *step, sess *session, op int32, d *wire.Decoder) {
 	switch s := c.server; {
-	case s.sessions[sess.id] != sess || sess.member != c.member: // the session has expired, or uses another member now
+	case s.sessions[sess.id] != sess || sess.member != c.member: // the session has expired, or its client is connected to another member now
 	case c.ended && op == wire.OpClose:
 		s.endLocked(sess)
 	case c.ended && op != wire.OpSync:
@@ -142,7 +142,7 @@ func (c *conn) stepLocked() {
 }
 
 func (c *conn) write() {
-	defer c.away.close() // ends deliver; this ends read, and that ends process
+	defer c.away.close() // ends deliver, whose end ends read, whose end ends process
 	for {
 		o, ok := c.out.pop()
 		if !ok || !c.send(o) {
@@ -273,8 +273,8 @@ func (c *conn) arrival(q *queue[travelling]) (bytes []byte, ok bool) {
 	return t.bytes, ok
 }
 
-// The method depart sends a frame to the client. Without a latency, the frame arrives before anything else happens to the connection. A
-// reply that was let through is therefore not lost when the next reply is cut.
+// The method depart sends a frame to the client. Without a latency, the frame arrives before depart returns. If the next reply is cut, a
+// reply that was let through before is therefore not lost.
 func (c *conn) depart(bytes []byte) bool {
 	if c.server.cfg.Latency > 0 {
 		c.travel(c.away, bytes)

@@ -10,8 +10,8 @@ import (
 // The time loaded is on the wall clock, because no bubble runs when the package is loaded.
 var loaded = time.Now().Round(0)
 
-// In a bubble, the heartbeats of sessions continue whatever the test waits for. Therefore the bubble itself does not detect a deadlock of
-// locks.
+// A bubble detects a deadlock only if all of its goroutines are blocked. Heartbeats of sessions prevent that, so a deadlock of locks panics
+// here instead.
 func init() {
 	second.Deadlock = func(what string) {
 		if time.Now().Round(0).Sub(loaded) < -apart {

@@ -114,8 +114,8 @@ func (a Action) String() string {
 	return fmt.Sprintf("verb %d", int(a.verb))
 }
 
-// fits reports whether the action is possible for a frame. Only requests can be answered with an error, and a handshake only with the error
-// that its session has expired.
+// fits reports whether the action is possible for a frame. Only a request can be refused. For a handshake, the only possible error is that
+// its session has expired.
 func (a Action) fits(f *Frame) bool {
 	return a.verb != refused || f.Dir == Request && (f.Op != "connect" || a.code == wire.CodeSessionExpired)
 }

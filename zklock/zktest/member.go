@@ -146,7 +146,7 @@ func (m *Member) viewLocked() *tree {
 const syncLimit = 5
 
 // A link is a follower's connection to the leader. It has an ordered stream in each direction. While the link works, data arrives at once.
-// While it does not work, the follower's missing data consists of the member's backlog and at most one ping.
+// While it does not work, the data that the follower has not received is the member's backlog and at most one ping.
 type link struct {
 	down    chan struct{} // closed when the link works again; nil while it works
 	deposed bool          // the member was the leader, and still believes that it is
@@ -226,7 +226,7 @@ func (m *Member) Rejoin() {
 	if l.down == nil {
 		return
 	}
-	if l.deposed { // changes that only this member has proposed are lost
+	if l.deposed { // a deposed leader loses the changes that only it has proposed
 		l.up, l.deposed = nil, false
 		m.cutLocked()
 	}

@@ -206,15 +206,15 @@ func Start(t interface{ Cleanup(func()) }, cfg ...Config) *Server {
 	return s
 }
 
-// No bubble runs for as long as apart, and no clock is wrong by as much.
+// apart is longer than any bubble runs, and more than any clock is wrong.
 const apart = 365 * 24 * time.Hour
 
 // sameClock panics unless its caller uses the clock with which the server was created. A server and its clients have to be in the same
 // synctest bubble, or all of them have to be outside of any bubble. Without this check, a client with another clock would fail somewhere
 // else, without a hint at the cause.
 //
-// A program cannot ask whether it is in a bubble. But the time in a bubble begins with the year 2000, which shows a bubble. It does not
-// distinguish two bubbles.
+// A program cannot ask whether it is in a bubble. But time in a bubble begins with the year 2000, so a difference of years shows that only
+// one of two times comes from a bubble. Two bubbles cannot be distinguished.
 func (s *Server) sameClock() {
 	switch ago := time.Now().Round(0).Sub(s.made); {
 	case ago < -apart:

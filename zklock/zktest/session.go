@@ -135,7 +135,7 @@ func (s *Server) expireLocked(sess *session) {
 	}
 	c := sess.conn
 	s.endLocked(sess)
-	if c != nil && c.member.link.down == nil { // without a leader, the member does not know of the expiry
+	if c != nil && c.member.link.down == nil { // a member without a leader does not know of the expiry, and keeps the connection
 		c.cutLocked()
 	}
 }

@@ -22,8 +22,8 @@ type delta struct {
 // An acls has the ACLs that a node and its parent had when the node changed.
 type acls struct{ node, parent []aclEntry }
 
-// A txn is a transaction in preparation. It reads the tree, except where it has written itself. It never changes the tree, so a failed
-// multi needs no undo.
+// A txn is a transaction in preparation. It reads its own writes, and otherwise the tree. It never changes the tree, so a failed multi
+// needs no undo.
 type txn struct {
 	delta
 	base    *tree
@@ -129,7 +129,7 @@ func (t *txn) create(o operation) (r result, code int32) {
 	}
 	parent = t.edit(parentPath, parent)
 	parent.kids++
-	// The server only increases the count. When the count is 2^31-1, it stays so, and the server no longer updates Pzxid (ZOOKEEPER-3249).
+	// The server only increases the count. At 2^31-1 the count stays, and the server no longer updates Pzxid (ZOOKEEPER-3249).
 	if parent.creates != math.MaxInt32 {
 		parent.creates++
 		parent.stat.Pzxid = t.zxid

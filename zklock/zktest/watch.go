@@ -36,9 +36,9 @@ func (w watchTable) drop(c *conn) {
 	}
 }
 
-// trigger sends an event to the connections that watch path, and returns these connections. It sends nothing to connections in but, and to
-// connections that acl does not permit to read the node. Since CVE-2024-23944 servers check this permission. The watch is used up even if
-// its event is not sent.
+// trigger sends an event to the connections that watch path, and returns these connections. It sends nothing to the connections in but, or
+// to connections that acl does not permit to read the node. Since CVE-2024-23944 servers check this permission. The watch is used up even
+// if its event is not sent.
 func (w watchTable) trigger(path string, kind zk.EventType, acl []aclEntry, but map[*conn]struct{}) map[*conn]struct{} {
 	conns := w[path]
 	delete(w, path)
