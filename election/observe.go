@@ -88,7 +88,7 @@ func (e *Election) poll(ctx context.Context, last Observation) (now Observation,
 	}
 	changed = succeeds(now.Contender, last.Contender)
 	if !changed {
-		if now.Token < last.Token { // a server that lags behind shows an earlier leader
+		if now.Token < last.Token { // a server that lags behind still shows an earlier leader
 			return last, false, nil
 		}
 		now.Published = last.Published
@@ -96,7 +96,8 @@ func (e *Election) poll(ctx context.Context, last Observation) (now Observation,
 	if now.Token == 0 { // without the token, it is unknown who has published the value
 		return now, changed, nil
 	}
-	// A lower token is that of an earlier leader. A higher one is that of a later leader, which the next poll shows.
+	// If the value has a lower token, an earlier leader has published it. If it has a higher token, a later leader has, whom the next poll
+	// shows.
 	v, err := e.mutex.Load(ctx)
 	switch {
 	case errors.Is(err, tier.ErrNoValue):
@@ -107,8 +108,8 @@ func (e *Election) poll(ctx context.Context, last Observation) (now Observation,
 	return now, changed, err
 }
 
-// succeeds reports whether leader is a new leader. It is not new if it is the last leader, or an earlier one that a server that lags behind
-// still shows. The store shows tokens only to users with enough permissions.
+// succeeds reports whether leader is a new leader. It is not new if it is the last leader, or an earlier one, which a server that lags
+// behind may still show. The token is 0 if this user may not read it.
 func succeeds(leader, last tier.Contender) bool {
 	if leader.Token == 0 || last.Token == 0 {
 		return leader.ID != last.ID

@@ -45,7 +45,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		switch {
 		case err != nil:
 			return errors.Join(err, led)
-		case led == ErrStop: //nolint:errorlint // one that says more is returned
+		case led == ErrStop: //nolint:errorlint // an error that wraps ErrStop and says more is returned below
 			return nil
 		case errors.Is(led, ErrStop):
 			return led
@@ -69,7 +69,7 @@ func (e *Election) serve(ctx context.Context, hold *tier.Hold, lead func(context
 		}
 	}()
 	t := &term{hold: hold, ctx: hold.Context(ctx)}
-	if t.ctx.Err() != nil { // this checks the clock now
+	if t.ctx.Err() != nil { // Hold.Context has just checked the clock: the lease may have run out since Acquire
 		return nil, nil
 	}
 	e.term.Store(t)

@@ -41,7 +41,7 @@ type Run struct {
 // twice as high, because [tier.Mutex.Load] there sends a write before the read.
 func (j *Job) Begin(ctx context.Context, now time.Time) (run *Run, err error) {
 	called := time.Now()
-	ctx, now = tier.WithoutHold(ctx), now.UTC().Round(0) // a run is an owner of its own
+	ctx, now = tier.WithoutHold(ctx), now.UTC().Round(0) // without the caller's hold: each run acquires the lock for itself
 	limited, cancel := context.WithTimeoutCause(ctx, patience, tier.ErrUnavailable)
 	defer cancel()
 	l, found, err := load(limited, j.mutex)
@@ -56,7 +56,7 @@ func (j *Job) Begin(ctx context.Context, now time.Time) (run *Run, err error) {
 		return nil, err
 	}
 	defer func() {
-		if run == nil { // also if the schedule or the function of OnSlot panics
+		if run == nil { // run is also nil if the schedule or the function of OnSlot panics
 			hold.Release()
 		}
 	}()
@@ -99,11 +99,11 @@ func (t *tenure) newest(now time.Time) (Slot, error) {
 		t.crashed()
 	}
 	due, _, err := t.due(last, now, 1)
-	return Slot{Time: due, Attempt: 1}, cmp.Or(err, context.Cause(t.ctx)) // the search for the newest slot ends early when ctx ends
+	return Slot{Time: due, Attempt: 1}, cmp.Or(err, context.Cause(t.ctx)) // if ctx has ended, due may have stopped before the newest slot
 }
 
-// before returns a time after which one slot comes until now. If the schedule has no slot until now, or fails, none comes after the result.
-// A schedule only finds the next slot, so before looks further and further back.
+// before returns a time after which exactly one slot comes until now: the newest one. If there is no slot until now, none comes between the
+// result and now. A schedule only finds the next slot after a time, so before looks further and further back.
 func (t *tenure) before(now time.Time) time.Time {
 	for back := time.Minute; back > 0; back *= 2 { // until it overflows
 		last := now.Add(-back)

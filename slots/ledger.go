@@ -34,7 +34,7 @@ const (
 	skipped state = "skipped"
 )
 
-// lasts returns an error if the store may evict the ledger. Then slots would run twice.
+// lasts returns an error if the store may evict the ledger. Without its ledger, a slot would run twice.
 func lasts(hold *tier.Hold) error {
 	guard, err := tier.GuardOf(hold)
 	if err != nil {
@@ -67,7 +67,7 @@ func load(ctx context.Context, m *tier.Mutex) (l ledger, found bool, err error) 
 func (l ledger) save(ctx context.Context, hold *tier.Hold) error {
 	l.Format, l.Token = format, hold.Token()
 	data, err := json.Marshal(l)
-	if err != nil { // the time cannot be written as text, for example because its year is too large
+	if err != nil { // JSON cannot express the time, for example because its year is too large
 		return fmt.Errorf("slots: %s: slot %v: %w", hold.Path(), l.Slot, err)
 	}
 	return hold.Save(ctx, data)

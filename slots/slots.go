@@ -22,7 +22,7 @@ func Every(interval time.Duration, origin time.Time) Schedule {
 	if interval <= 0 {
 		panic(fmt.Sprintf("slots: interval %v", interval))
 	}
-	offset := origin.Sub(origin.Truncate(interval)) // Truncate counts from the zero time
+	offset := origin.Sub(origin.Truncate(interval)) // Truncate rounds down to a multiple of interval since the zero time
 	return func(after time.Time) time.Time {
 		next := after.Truncate(interval).Add(offset)
 		if !next.After(after) {
@@ -171,8 +171,8 @@ type tenure struct {
 	ledger ledger
 }
 
-// hold runs slots as long as the process has the lock. If the process acquired the lock for each slot, each slot would cost a transfer, and
-// each process would have to load the ledger.
+// hold runs slots as long as the process has the lock. If the process released the lock after each slot, the next slot would cost a
+// transfer of the lock, and each process would have to load the ledger.
 func (j *Job) hold(ctx context.Context, hold *tier.Hold, f func(context.Context, Slot) error) error {
 	defer hold.Release()
 	t := &tenure{Job: j, hold: hold, ctx: hold.Context(ctx)}
@@ -226,12 +226,12 @@ func (t *tenure) load() (found bool, err error) {
 	return true, nil
 }
 
-// crashed reports that the slot in the ledger was begun, and does not run again.
+// crashed reports that the slot in the ledger was begun by a process that died, and that the slot does not run again.
 func (t *tenure) crashed() {
 	t.report(Event{Kind: Skipped, Slot: Slot{Time: t.ledger.Slot, Attempt: t.ledger.Attempt}, Count: 1})
 }
 
-// note writes the ledger. The end of the context of Run does not prevent this, but the loss of the lock does.
+// note writes the ledger, even if the context of Run has ended, but not after the loss of the lock.
 func (t *tenure) note(l ledger) (err error) {
 	if l.Next, err = t.after(l.Slot); err != nil && !errors.Is(err, ErrNoSlot) {
 		return err
@@ -274,7 +274,8 @@ func (t *tenure) next() (slot Slot, how Kind, err error) {
 	return Slot{Time: due, Attempt: 1}, how, err
 }
 
-// due returns the slot to run after the last one. Of the slots that have come, only the newest n run. It reports the others.
+// due returns the slot to run after the last one. Of the slots whose time has come, only the newest n run. due reports the others as
+// skipped.
 func (t *tenure) due(last, now time.Time, n int) (due time.Time, missed bool, err error) {
 	due, err = t.after(last)
 	if missed = err == nil && !due.After(now); !missed || n == All {
@@ -298,7 +299,7 @@ func (t *tenure) due(last, now time.Time, n int) (due time.Time, missed bool, er
 	return due, false, err
 }
 
-// The wait for a slot checks the clock at least once in this time, because the clock may be set.
+// longest limits the time between two checks of the clock in the wait for a slot, because the clock may be set.
 const longest = time.Minute
 
 // wait waits until the given time. It returns an error if ctx ends, if the lock is lost, or if another process asks for the lock.
@@ -345,8 +346,8 @@ func (t *tenure) start(slot Slot, now time.Time) (*Run, error) {
 	return &Run{tenure: t, slot: slot, started: time.Now()}, nil
 }
 
-// end records the outcome of a run, and reports it. If the run has lost the lock, end records no outcome. If the run returned an error
-// after ctx had ended, end records none either.
+// end records the outcome of a run, and reports it. If the run has lost the lock, end records no outcome. It also records none if the run
+// returned an error after ctx had ended.
 func (r *Run) end(err error) Event {
 	t, l := r.tenure, ledger{Slot: r.slot.Time, State: done, Attempt: r.slot.Attempt}
 	e := Event{Kind: Ran, Slot: r.slot, Took: time.Since(r.started), Err: err}
