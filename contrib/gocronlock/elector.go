@@ -18,7 +18,7 @@ type Elector struct {
 	path     string
 	settings settings
 
-	log   *slog.Logger // the logger may block; only Close waits for it, for up to a second
+	log   *slog.Logger // logs in the background, because the program's logger may block; Close waits for it for up to a second
 	flush func()
 
 	stop  context.CancelFunc

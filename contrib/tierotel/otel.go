@@ -209,8 +209,8 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 }
 
 // The method zero sets the counters for alerts to 0 before their first event, because a counter that starts at 1 shows no increase. It is
-// called when metrics are collected. An earlier call could be too early, because the program may set the global provider late, and that
-// provider does not know what was counted before.
+// called when metrics are collected. A call at the start could be too early: the program may set the global provider later, and that
+// provider then lacks the earlier counts.
 func (t *Telemetry) zero(ctx context.Context) {
 	for _, path := range t.patterns.All() {
 		for _, cause := range second.LossCauses {

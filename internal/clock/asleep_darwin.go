@@ -9,8 +9,8 @@ import (
 // begun is the first reading of both clocks.
 var begun = time.Now()
 
-// asleep returns how long this machine has slept since begun. That is the difference by which the wall clock has moved more than the
-// monotonic clock. Changes that were made by setting the wall clock are subtracted.
+// asleep returns how long this machine has slept since begun. It computes by how much more the wall clock has moved than the monotonic
+// clock, and subtracts what comes from setting the wall clock.
 //
 // On macOS, CLOCK_MONOTONIC and mach_continuous_time count sleep. Functions of libSystem read them, and there are no system calls for that.
 // A package outside of the standard library therefore needs assembly to read them. But CLOCK_MONOTONIC is gettimeofday minus kern.boottime
@@ -25,7 +25,7 @@ func asleep() time.Duration {
 		switch {
 		case !ok || !too:
 			return 0
-		case before == after: // if they differ, the wall clock was set in between, and the loop reads again
+		case before == after: // otherwise the wall clock was set between the two readings, and the loop reads again
 			return time.Duration(now.UnixNano()-before) - now.Sub(begun)
 		}
 	}

@@ -23,7 +23,7 @@ func asleep() time.Duration {
 		switch {
 		case !ok || !too:
 			return 0
-		case after-before < time.Millisecond: // if not, this thread was paused in between, and the loop reads again
+		case after-before < time.Millisecond: // otherwise this thread was paused between the readings, and the loop reads again
 			return boottime - before
 		}
 	}

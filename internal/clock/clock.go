@@ -5,8 +5,8 @@
 // or a hibernation. Some other clocks count sleep, but to read one takes a system call, which costs ten times as much as time.Now.
 //
 // The wall clock counts sleep as well. [Clock.Now] therefore compares the wall clock with the monotonic clock. It asks the system about
-// sleep only if their difference has changed. A step of the wall clock also changes the difference. The system then answers that there was
-// no sleep.
+// sleep only if their difference has changed. If the wall clock was set, the difference has changed as well, but the system answers that
+// there was no sleep.
 package clock
 
 import (
@@ -15,8 +15,8 @@ import (
 )
 
 // tolerance is how much the difference of the two clocks may change before the system is asked about sleep. It is not 0, because time.Now
-// reads the clocks one after the other. It is far shorter than the margin of any lease. Several smaller changes add up: the difference is
-// compared with the one at the last time that the system was asked.
+// reads the clocks one after the other. It is far shorter than the margin of any lease. Smaller changes add up, because Now compares the
+// difference with its value at the last question to the system.
 const tolerance = int64(10 * time.Millisecond)
 
 // glance is the longest time for which a timer is set. Timers stop during sleep. The first timer that fires after the sleep detects it.
@@ -66,7 +66,7 @@ func (c *Clock) Ask() {
 
 func (c *Clock) ask(moved, known int64) {
 	sleep := c.feigned.Load()
-	if moved != 0 { // In virtual time both clocks are always equal. The sleep of the real machine does not count then.
+	if moved != 0 { // In virtual time moved is always 0, and the sleep of the real machine does not count.
 		sleep += int64(asleep() - c.asleep)
 	}
 	for old := c.slept.Load(); sleep > old && !c.slept.CompareAndSwap(old, sleep); old = c.slept.Load() {

@@ -23,7 +23,7 @@ type Lease[C covered] struct {
 	term   atomic.Int64 // a time.Duration
 
 	mu         sync.Mutex // guards the fields below; never held across a call to the store
-	contenders map[C]bool // true for a holder that was not lost when the lease ran out
+	contenders map[C]bool // the value is true for a holder, and false for a waiter or a holder that was lost
 	held       int
 	over       error       // why the session has ended; nil until then
 	watchdog   *time.Timer // checks the clock until the end of the lease, while there is a holder; nil before the first holder
@@ -152,8 +152,8 @@ func (l *Lease[C]) watch() {
 	l.armLocked()
 }
 
-// StopWatchdog is for tests. It stops the timer, which does not fire in a paused process either. Only a check of the clock then shows that
-// the lease has run out.
+// StopWatchdog is for tests. It stops the timer, as if the process was paused. Only a check of the clock then shows that the lease has run
+// out.
 func (l *Lease[C]) StopWatchdog() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

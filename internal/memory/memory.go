@@ -1,6 +1,6 @@
-// Package memory is a store in memory, for tests, that keeps queues. It also simulates the processes that use the store, to which it
-// behaves like a real store. A script decides when each command is answered, and whether it is lost, executed twice, or executed late. In
-// a bubble of testing/synctest its time is virtual.
+// Package memory is a store in memory, for tests, that keeps queues. It also simulates the processes that use the store. To them it behaves
+// like a real store. A script decides when each command is answered, and whether it is lost, executed twice, or executed late. In a bubble
+// of testing/synctest its time is virtual.
 package memory
 
 import (

@@ -154,7 +154,7 @@ func (c *Connection) tell(ctx context.Context, notify func(second.Connection)) {
 	if l.told = now; c.ever {
 		l.session = now.session
 	} else {
-		is = second.Suspended // not Expired, since there was no session under which a lock could be held
+		is = second.Suspended // not Expired: there was no session yet, so no lock can have been lost
 	}
 	c.mu.Unlock()
 	news := []second.Connection{{State: is, Err: c.config.Why()}}
@@ -181,7 +181,8 @@ func (f *follower) news(now state, why func() error) (news []second.Connection) 
 	before, same := f.told, now.session == f.session
 	was, is := before.is(), now.is()
 	f.told = now
-	if before.session != "" && before.session == f.session && now.session != before.session { // the follower was told of that session
+	// The last report was about a session that has ended since.
+	if before.session != "" && before.session == f.session && now.session != before.session {
 		news = append(news, second.Connection{State: second.Expired})
 	}
 	switch {

@@ -67,7 +67,7 @@ func Encode(says any) string {
 	var content strings.Builder
 	encoder := json.NewEncoder(&content)
 	encoder.SetEscapeHTML(false) // escapes would make a long label exceed one KiB
-	encoder.Encode(says)         // cannot fail: the fields are strings, numbers and a time of our days
+	encoder.Encode(says)         // cannot fail: the fields are strings, numbers and a time with a year that JSON allows
 	return strings.TrimSpace(content.String())
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // A warner is a handler that passes lines of level Warn and above on to slog.Default(). It reads the default logger at each line, since a
-// program may set it after it has connected. The function returns the handler of the default logger. It adds the attributes and groups
+// program may set it after it has connected. The function returns the handler of the present default logger, with the attributes and groups
 // with which the warner was made.
 type warner func() slog.Handler
 

@@ -36,7 +36,7 @@ func Lost(cause LossCause, format string, args ...any) error {
 func CauseOf(err error) LossCause {
 	var l loss
 	switch {
-	case errors.Is(err, ErrClosed): // even if err also is a loss by the session, which Close ends
+	case errors.Is(err, ErrClosed): // checked first, because Close ends the session, and err may also be a loss by that
 		return ByClose
 	case errors.As(err, &l):
 		return l.cause

@@ -2,7 +2,7 @@
 // the goroutines of a process. The second tier is a store, which decides between processes. internal/zknode implements the interface for
 // ZooKeeper, and internal/queue for all other stores.
 //
-// Every second tier has to fulfil all that the comments of this package require. internal/test/tiertest checks that.
+// The comments of this package say what every second tier has to do. internal/test/tiertest checks it.
 package second
 
 import (
@@ -62,9 +62,9 @@ const (
 // A Claim is a handle that queues for one lock. Each acquisition enters a new contender.
 type Claim interface {
 	// Acquire enters a contender, and blocks until that is first in the queue. A reader gets the lock once only readers are ahead. Acquire
-	// returns an error if ctx ends, or if retrying cannot help. When ctx ends, the error wraps its cause. While the store cannot be reached,
-	// Acquire keeps trying. After an error, the contender is removed, possibly in the background. During the wait, the tier reports the
-	// place of the contender in w. It sends no requests only for that.
+	// returns an error if ctx ends, or if retrying cannot help. When ctx ends, the error wraps its cause. While the store cannot be
+	// reached, Acquire keeps trying. After an error, the contender is removed, possibly in the background. During the wait, the tier
+	// reports the place of the contender in w. The tier sends no additional requests for that.
 	Acquire(ctx context.Context, w *Wait) (Grant, error)
 	// TryAcquire returns [ErrLocked] if there is another contender. For a reader, only writers count. It fails at once while the store
 	// cannot be reached. In a grace period it returns the error of [GracePeriodError.Locked].
@@ -85,7 +85,8 @@ type Claim interface {
 	// Load returns the value that was last saved beside the lock, and [ErrNoValue] if there is none. It sees the effect of every [Grant.Save]
 	// that returned before Load was called, whichever server answers. While the store cannot be reached, Load blocks.
 	Load(ctx context.Context) (Value, error)
-	// Equal reports whether the contenders of both claims would be alike. If so, an error that retrying cannot fix applies to both.
+	// Equal reports whether the contenders of both claims would differ only in their names. If so, an error of one claim that retrying
+	// cannot fix applies to the other one, too.
 	Equal(Claim) bool
 }
 

@@ -35,7 +35,7 @@ type Semaphore interface {
 	Break(ctx context.Context, token int64) error
 	// Most returns how many permits one write can take.
 	Most() int
-	// Equal reports whether the contenders of both semaphores would be alike. If so, an error that retrying cannot fix applies to both.
+	// Equal is like [Claim.Equal].
 	Equal(Semaphore) bool
 }
 

@@ -11,7 +11,7 @@ import (
 type Value struct {
 	Data  []byte
 	Token int64     // the token of the holder that saved it
-	Saved time.Time // by the clock of the store; if that tells no time, by the clock of the holder
+	Saved time.Time // by the clock of the store; if the store has no clock, by that of the holder
 }
 
 // ErrNoValue means that nothing is saved beside the lock.

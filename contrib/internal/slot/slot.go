@@ -82,12 +82,13 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex, schedule slots.Schedule)
 			run.Hold.Release()
 		}
 	}()
-	if ctx.Err() == nil { // otherwise this scheduler is stopping
+	if ctx.Err() == nil { // if ctx has ended, this scheduler is stopping, and the outcome is no news
 		r.Tell(m.Path(), err)
 	}
 	if err != nil {
 		level := slog.LevelWarn
-		if normal := errors.Is(err, slots.ErrDone) || errors.Is(err, tier.ErrLocked); normal || ctx.Err() != nil { // or a scheduler that stops
+		// The last case is a scheduler that stops.
+		if normal := errors.Is(err, slots.ErrDone) || errors.Is(err, tier.ErrLocked); normal || ctx.Err() != nil {
 			level = slog.LevelDebug
 		}
 		r.log().Log(ctx, level, "job skipped: lock not acquired", "path", m.Path(), "error", err)

@@ -33,9 +33,9 @@ type dialed struct {
 	dialing   mutexbool.Bool  // the library is between two connections
 	verify    mutexbool.Bool  // the connection was made again, and the held nodes have to be checked
 	// Some of the paths that are known to exist, each with the kinds of transactions of which the last one was refused.
-	paths     sync.Map
-	noted     atomic.Int64    // the number of entries in paths
-	oneByOne  atomic.Bool     // reads are not combined, because the servers do not support that, or because an answer was too long
+	paths    sync.Map
+	noted    atomic.Int64 // the number of entries in paths
+	oneByOne atomic.Bool  // reads are not combined, because the servers do not support that, or because an answer was too long
 
 	keepsWatches atomic.Bool // the servers cannot remove watches
 
