@@ -9,7 +9,7 @@ import (
 
 const (
 	mostAside = 64 << 10    // how many bytes of messages are kept if the reader is slow
-	lastWords = time.Second // for how long the process waits at its end until these are written
+	lastWords = time.Second // how long the process waits at its end until the messages are written
 )
 
 // An aside is a writer that never blocks. It is for code that must not wait for the reader of its messages, because that reader may have

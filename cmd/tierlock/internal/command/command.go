@@ -62,7 +62,7 @@ type invocation struct {
 	version bool          // only the version is requested
 	args    []string      // the arguments that are no flags, up to "--"
 	command []string      // all arguments after "--"
-	before  []string      // the arguments before the name of the subcommand; the next field has those after it
+	before  []string      // the arguments before the name of the subcommand
 	after   []string
 	stdout  io.Writer
 	stderr  io.Writer

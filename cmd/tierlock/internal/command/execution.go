@@ -43,7 +43,7 @@ func (e *execution) mind() error {
 		case sig := <-e.signals:
 			e.child.forward(sig.(syscall.Signal))
 			e.endsSlots(sig.(syscall.Signal))
-		case <-look.C: // the front may be stopped, and send no more questions
+		case <-look.C: // reads the lease without a question, because a stopped front sends none
 			e.look()
 			look.Reset(min((e.valid-e.clock.Now())/4, time.Second))
 		case question, open := <-heard:

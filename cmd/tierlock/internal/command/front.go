@@ -25,7 +25,7 @@ type front struct {
 	signals <-chan os.Signal
 
 	clock    *clock.Clock
-	asked    time.Duration // when the last question was sent, on the clock of the front; the next field is its number
+	asked    time.Duration // when the last question was sent, on the clock of the front
 	question int
 	ask      *time.Timer
 	until    time.Duration // the time at which the command has to be dead, unless there is a new answer
@@ -146,7 +146,7 @@ func (f *front) count(life time.Duration) {
 }
 
 // late handles the timer of the deadline, and reports whether there is more time. There is more time if the deadline has not come yet. If
-// the deadline passed while this process was stopped or the machine slept, the keeper may have continued. In that case the keeper is asked
+// the deadline passed while this process was stopped or the machine slept, the keeper may have renewed the lease. late then asks the keeper
 // once more.
 func (f *front) late() bool {
 	if left := f.clock.Left(f.until); left > 0 {
@@ -158,7 +158,7 @@ func (f *front) late() bool {
 	}
 	f.again = true
 	f.pose()
-	f.deadline.Reset(time.Second) // on a busy machine the question and the answer take a while
+	f.deadline.Reset(time.Second) // time for the question and the answer on a busy machine
 	return true
 }
 

@@ -57,7 +57,7 @@ func (e lineEnd) words() []string {
 	return []string{"-line", fmt.Sprintf("%d,%d", e.in.Fd(), e.out.Fd())}
 }
 
-// close closes this process's copies. If they stayed open, the line would not end with the other process.
+// close closes this process's copies. If this process kept copies open, the pipes would not end when the other process ends.
 func (e lineEnd) close() {
 	e.in.Close()
 	e.out.Close()

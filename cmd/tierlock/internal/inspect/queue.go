@@ -39,7 +39,7 @@ type Queue struct {
 
 	GracePeriod *tier.GracePeriodError `json:"gracePeriod,omitempty"` // null if the store grants locks
 
-	Born   int64 `json:"-"` // distinguishes the path from a new path of the same name
+	Born   int64 `json:"-"` // distinguishes this path from one that was deleted and created again
 	Stale  bool  `json:"-"` // the nodes have to be read again
 	Memory any   `json:"-"` // what the reader reuses at the next glance
 }

@@ -145,7 +145,8 @@ func (r Registry) Glance(ctx context.Context, path string, _ *Queue) (*Queue, er
 	return r.Look(ctx, path)
 }
 
-// settle returns a [Refusal] if err came although there was time for another try. Otherwise it returns err unchanged.
+// settle returns a [Refusal] if err came before the end of ctx: the registry retries as long as that may help. Otherwise it returns err
+// unchanged.
 func settle(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, tier.ErrClosed) {
 		return err

@@ -65,7 +65,7 @@ func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	err = r.pool.QueryRow(ctx, `SELECT extract(epoch FROM s.expires - clock_timestamp()) FROM tierlock.session s
 		JOIN tierlock.contender c ON c.session = s.id WHERE c.path = $1 AND c.token = $2`, report.Path, holder.Token).Scan(&seconds)
 	switch {
-	case err == pgx.ErrNoRows: //nolint:errorlint // it is returned as it is; the holder has gone since
+	case err == pgx.ErrNoRows: //nolint:errorlint // pgx returns it unwrapped; the holder has left since the queue was read
 	case err != nil:
 		return err
 	case seconds <= 0:

@@ -39,7 +39,7 @@ func (r Reader) Examine(ctx context.Context, path string) (*inspect.Report, erro
 	}
 	e := examination{&inspect.Report{Queue: q}}
 	e.examineAccess(access)
-	e.examineNumbers(content == zkqueue.ContainerData && stat.Aversion == 0) // if so, zklock can create the path again
+	e.examineNumbers(content == zkqueue.ContainerData && stat.Aversion == 0) // true if zklock can delete the path and create it again
 	e.examineMixture()
 	e.examineSemaphore(content)
 	e.examineSessions()

@@ -23,7 +23,8 @@ func curator(kind zkqueue.Kind) bool {
 	return kind == kindCurator || kind == zkqueue.KindWrite || kind == zkqueue.KindRead
 }
 
-// curatorNumber returns the part of a name by which Curator sorts. If Curator does not know the form of the name, this is the whole name.
+// curatorNumber returns the part of a name by which Curator sorts. If Curator does not know the form of the name, it sorts by the whole
+// name.
 func curatorNumber(name string, kind zkqueue.Kind) string {
 	marks := []string{"lock-"}
 	if kind != kindCurator {

@@ -71,7 +71,7 @@ const (
 )
 
 // waitsFor returns what the table in docs/interop.md says, as far as names decide. Names do not distinguish kazoo's Lock from its
-// WriteLock. They do not show either whether the lock has extra_lock_patterns.
+// WriteLock. Names also do not show whether the lock has extra_lock_patterns.
 func (s sort) waitsFor(other sort) verdict {
 	switch s.kind {
 	case kindTierlock, kindTierlockWrite, kindZKLock:

@@ -72,7 +72,7 @@ func slotsRunOnce(t *testing.T, s Site) {
 	if err := syscall.Kill(queue[0].PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if status := tools[0].Status(); status != 70 && status != 74 { // no command was running, or one was
+	if status := tools[0].Status(); status != 70 && status != 74 { // 70 if no command was running, 74 if one was
 		t.Errorf("without its keeper, tierlock exits with %d", status)
 	}
 	await(len(runs(t, file)) + 5)
@@ -121,7 +121,7 @@ func slotsAndSignals(t *testing.T, s Site) {
 	p = s.start(t, Under("-cron @yearly", path, stage.Command()...)...)
 	childtest.Eventually(t, "a holder", func() bool { queue := s.who(t, path); return len(queue) == 1 && queue[0].State == "holds" })
 	p.Says(`tierlock: level=WARN msg="slots: another process had another schedule;`)
-	p.Says("was cut off, and does not run again") // the run that TERM has ended
+	p.Says("was cut off, and does not run again") // says so about the slot whose run TERM has ended
 	p.Signal(syscall.SIGTERM)
 	p.Exits(0)
 	s.want(t, "who "+path, 0, "free, with no waiters")

@@ -46,7 +46,7 @@ type span struct {
 
 	node  string
 	open  bool
-	early bool // the hold may have begun after From, because the holder at the first poll may have waited before
+	early bool // the hold may have begun after From, because the first poll does not show how long the holder waited
 }
 
 type state struct {
