@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A Contender is an entry in the queue for a lock. Once the store has granted it the lock, it is also the grant. From before it enters the
-// queue until it is given up, it is lost when the lease of its session ends.
+// A Contender is an entry in the queue for a lock. Once the store has granted it the lock, it is also the grant. If the lease of its
+// session ends before the contender is given up, the contender is lost.
 type Contender struct {
 	claim   *claim
 	session *session
@@ -505,7 +505,7 @@ func (c *Contender) abandon() (loss error) {
 func (c *Contender) depart(removed Removal) {
 	c.departing.Do(func() {
 		if removed != Kept {
-			c.forget(c.left(removed, context.Cause(c.life)))
+			c.forget(c.lossBy(removed, context.Cause(c.life)))
 		} else if !c.claim.tier.Spawn(func() { <-c.entered; c.leave() }) {
 			c.leave()
 		}
@@ -530,7 +530,7 @@ func (c *Contender) leave() {
 			c.finish(loss)
 			return // the Goodbye of the tier removes it
 		}
-		if c.over(until) {
+		if c.dropped(until) {
 			break
 		}
 		a := c.send(c.command(Leave))
@@ -538,7 +538,7 @@ func (c *Contender) leave() {
 			a.Outcome, a.Removed = Done, Missing
 		}
 		if a.Outcome == Done {
-			loss = c.left(a.Removed, loss)
+			loss = c.lossBy(a.Removed, loss)
 			break
 		}
 		again := until > 0
@@ -568,17 +568,17 @@ func (c *Contender) forget(loss error) {
 	c.finish(loss)
 }
 
-// The method over reports whether the store has dropped the contender without a command, because its session or its own lease has ended.
-func (c *Contender) over(until time.Duration) bool {
+// dropped reports whether the store has dropped the contender without a command, because its session or its own lease has ended.
+func (c *Contender) dropped(until time.Duration) bool {
 	if t := c.claim.tier; t.config.OwnTTL {
 		return until > 0 && t.Now() >= until
 	}
 	return c.session.Over()
 }
 
-// The method left is called with the answer to the removal of the contender, and returns the loss that it shows. If the contender was
+// lossBy is called with the answer to the removal of the contender, and returns the loss that it shows. If the contender was
 // missing while the lease was valid, another process or an operator has removed it.
-func (c *Contender) left(r Removal, loss error) error {
+func (c *Contender) lossBy(r Removal, loss error) error {
 	c.queues.Store(false)
 	if r == Missing && loss == nil && !c.doomed && c.session.Valid() {
 		return c.removed()

@@ -160,7 +160,8 @@ func (c *Contender) insist() {
 			continue
 		}
 		c.insists.Store(false)
-		if c.weight.Load() == weight || c.insists.Swap(true) { // otherwise the number has changed, and a refused lessen may rely on this task
+		// Otherwise the number has changed, and a refused lessen may have left the new one to this task.
+		if c.weight.Load() == weight || c.insists.Swap(true) {
 			return
 		}
 	}

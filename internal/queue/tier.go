@@ -26,7 +26,7 @@ type Config struct {
 	Paths     func(string) error // the store's own rule for paths; see [second.CheckPath]
 	Trouble   func() error       // returns why the store cannot be reached, without a command; nil if only the answers to commands show that
 	Elsewhere string             // the package to use for semaphores and Break, if this store has neither; otherwise ""
-	Apart     bool               // each contender has its own lease, which is renewed by each answer with its view
+	Apart     bool               // each contender has its own lease, and each answer with a view of the contender renews it
 	Evicts    func() error       // returns why the store may lose values that were saved; nil if it never does
 	OwnTTL    bool               // the store keeps a contender for a TTL after a Beat that names it, even if the session ends
 	Record    func(Record)       // for tests; nil means Recorder
@@ -381,7 +381,7 @@ func (t *Tier) answering(ctx context.Context) error {
 // store can be used again. Only renewals change the reported state of the connection, since any other request may fail for its own reason.
 func (t *Tier) noteAway(why error, renewal bool) {
 	why = second.Unavailable(why)
-	if s := t.status.Load(); why != nil || s.away != nil || renewal && s.silent { // usually nothing has changed
+	if s := t.status.Load(); why != nil || s.away != nil || renewal && s.silent { // usually there is nothing to change
 		t.learn(func(s *status) {
 			s.away = why
 			if renewal {
