@@ -91,7 +91,7 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 		value T
 		err   error
 	}
-	// F sets it when it has a result, or the caller when it leaves; the first of them decides whether the caller gets the result.
+	// Set by f when it has a result, and by the caller when it leaves. If f is first, the caller gets the result. Otherwise f undoes it.
 	var settled atomic.Bool
 	done := make(chan struct{})
 	if !l.Spawn(func() {
@@ -109,7 +109,7 @@ func run[T any](ctx context.Context, a *attempt, what string, f func(*attempt) (
 	select {
 	case <-done:
 	case <-ctx.Done():
-		abandoned.Store(a.lock.path, done) // stored before f can see that the caller has left
+		abandoned.Store(a.lock.path, done) // stored before settled is set: when f sees settled, it deletes this entry
 		if !settled.Swap(true) {
 			return value, a.explain(context.Cause(ctx))
 		}
@@ -136,7 +136,7 @@ func (a *attempt) lastFailure() error {
 
 // pause waits after err, before the next try, and until the connection is back. If the attempt may not wait, pause returns err.
 func (a *attempt) pause(pace *retry.Pace, err error) error {
-	if a.ctx.Err() != nil { // in this case err may only say that nothing was sent
+	if a.ctx.Err() != nil { // then err may say only that nothing was sent, so the end of ctx is reported
 		return a.explain(context.Cause(a.ctx))
 	}
 	if a.once {
@@ -380,14 +380,14 @@ func (a *attempt) climb(n *Node) error {
 		var granted bool
 		switch {
 		case err != nil:
-			if a.ctx.Err() != nil { // in this case err may only say that nothing was sent
+			if a.ctx.Err() != nil { // then err may say only that nothing was sent, so the end of ctx is reported
 				return a.explain(context.Cause(a.ctx))
 			}
 			if a.once || classify(err) == permanent || errors.Is(err, errGone) || errors.Is(err, ErrSequenceExhausted) {
 				return err
 			}
 			err = a.pause(pace, err)
-		case s.ahead == 0: // this is the most frequent case
+		case s.ahead == 0: // before the other cases, because it is the most frequent one
 			granted, err = a.atHead(n, s, pace)
 		default:
 			granted, err = a.behind(n, s, ahead)

@@ -72,8 +72,8 @@ func (g grant) together(all []second.Grant) (nodes []*Node, err error) {
 	return nodes, nil
 }
 
-// write sends the operations in a transaction that also checks the nodes. A node may have been downgraded since check was called. In that
-// case its user has to be a reader, and check is called again.
+// write sends the operations in a transaction that also checks the nodes. A node may have been downgraded since check was called. Then only
+// a reader may still write, so write calls check again.
 func (c *Client) write(nodes []*Node, check func() error, ops []any) ([]zk.MultiResponse, error) {
 	var all []any
 	var guards znodes

@@ -501,7 +501,7 @@ func deleteTogether(nodes ...*Node) {
 	for _, n := range nodes {
 		zs, unpin := n.pin()
 		defer unpin()
-		if zs == nil { // it is unknown which znodes exist, so the reaper gets both possibilities
+		if zs == nil { // it is unknown which znodes exist, so the reaper deletes those of both forms
 			leaveToReaper(nodes, nil)
 			return
 		}

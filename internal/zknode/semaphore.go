@@ -153,7 +153,7 @@ func permitsOf(taken []*Node, err error) ([]second.Permit, error) {
 }
 
 // A permitWait waits until enough permits are free, while this process has the turn. No other process takes permits during a turn.
-// Therefore free permits stay free, and each lease that ends frees one more permit.
+// Therefore free permits stay free, and each permit that another process releases becomes free, too.
 type permitWait struct {
 	*semaphore
 	attempt   *attempt
@@ -174,8 +174,8 @@ func (s *semaphore) newPermitWait(a *attempt, turn *Node, d *second.Demand) *per
 	return w
 }
 
-// take returns the nodes of the taken permits. A try does not wait. After every result the turn is given up. If take returns errGone, the
-// turn was lost.
+// take returns the nodes of the taken permits. A try does not wait. Whatever the result is, take gives the turn up. If take returns
+// errGone, the turn was lost.
 func (w *permitWait) take() ([]*Node, error) {
 	defer w.turn.Release() // does nothing if exchange has given the turn up already
 	defer w.end()

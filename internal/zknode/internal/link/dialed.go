@@ -114,7 +114,7 @@ func (l *Link) Present(ctx context.Context) error {
 			l.config.Logger.Warn("zklock: no lock can be acquired", "err", err)
 		}
 		l.heard.Set()
-		retry.Pause(ctx, pace.NextBackOff()) // this also spares the servers, which close the connection after a refusal
+		retry.Pause(ctx, pace.NextBackOff()) // the pause also spares the servers, which close the connection after a refusal
 	}
 	l.admitted.Set()
 	_, err := l.AwaitSession(ctx)
@@ -198,7 +198,7 @@ func (l *dialed) onEvent(ev zk.Event) {
 	case ev.State == zk.StateHasSession:
 		l.left = 0
 		l.link.Notice.Reach(true) // called before the waiters for the connection continue
-		l.link.Events.lapse()     // called before any request is sent on this connection
+		l.link.Events.lapse()     // called before any request on this connection can set a watch
 		l.connected.Set()
 		l.verify.Set()
 	case ev.State == zk.StateDisconnected: // the library also reports this state after each attempt to connect
