@@ -366,7 +366,7 @@ func (c *cohort) release(own *ownership) error {
 	if errors.Is(err, ErrLost) && !counted { // the loss was not noticed before the release
 		c.tally.lose(err, 1)
 	}
-	if err == nil { // after an error, the time would be that of a wait for an answer
+	if err == nil { // not counted after an error: the time would include the wait for an answer that did not come
 		c.tally.given++
 		c.tally.giving += c.registry.now() - now
 	}
