@@ -11,7 +11,7 @@ import (
 // the connection does not show that. The kinds of requests are told apart by their purpose, such as "acquire".
 type Refusals struct {
 	Log   Log
-	Fades func() time.Duration // returns after how much time without a refusal the earlier ones are forgotten
+	Fades func() time.Duration // returns the time without a refusal after which earlier refusals are forgotten
 	Spawn func(func()) bool    // runs a function in a goroutine, so that a slow logger delays no request
 
 	some     atomic.Bool // runs or suspects may have entries; while it is false, a request need not lock the mutex
