@@ -61,7 +61,7 @@ func (j *Job) Begin(ctx context.Context, now time.Time) (run *Run, err error) {
 		}
 	}()
 	t := &tenure{Job: j, hold: hold, ctx: hold.Context(ctx)}
-	now = now.Add(time.Since(called)) // the store may have been slow
+	now = now.Add(time.Since(called)) // the time now, after the requests to the store
 	slot, err := t.newest(now)
 	if err != nil {
 		return nil, err
