@@ -142,7 +142,7 @@ func (c *conn) stepLocked() {
 }
 
 func (c *conn) write() {
-	defer c.away.close() // ends deliver, whose end ends read, whose end ends process
+	defer c.away.close() // deliver then ends, and makes read end, which makes process end
 	for {
 		o, ok := c.out.pop()
 		if !ok || !c.send(o) {
