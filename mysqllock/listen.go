@@ -288,7 +288,7 @@ var newsSQL = "SELECT number, '', '', 0, 0, FALSE, FALSE, 0, 0, 0, '', 0, '' FRO
 // All reads of queues use the keeper, one after another. Therefore a later read never shows an older state.
 func (s *store) readNews(ctx context.Context, session string, heard *int64) error {
 	return s.withKeeper(ctx, func(ctx context.Context) error {
-		refs, asked := s.following(func(follower) bool { return true }), s.now() // for a contender that follows later, its own read is requested
+		refs, asked := s.following(func(follower) bool { return true }), s.now() // a contender that follows after this requests its own read
 		number, queues, err := read(ctx, s.keeper, newsSQL, session, session, *heard)
 		if err != nil {
 			return err

@@ -477,7 +477,7 @@ func (s *store) reap(ids string) {
 	// After an error, the next renewal tries again.
 	err := s.request(ctx, func(c *conn) error { return c.row(ctx, dropSQL, []any{ids}, &dropped) })
 	if err == nil && dropped > 0 {
-		s.tier.Renew() // finds other expired sessions, because other contenders may wait behind theirs
+		s.tier.Renew() // the renewal finds more expired sessions, if any, behind whose contenders others may wait
 	}
 }
 
