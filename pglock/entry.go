@@ -37,7 +37,8 @@ type entry struct {
 }
 
 // enter takes the lock if it is free and no session waits for it. Otherwise the new entry waits for the lock. In a Requeue, the session of
-// the old entry unlocks the lock, and then waits again. If that session ends before, the release of the old entry reports the loss.
+// the old entry unlocks the lock, and then waits again. If that session ends before it unlocks the lock, the release of the old entry
+// reports the loss.
 func (s *advisory) enter(ctx context.Context, c queue.Command) queue.Answer {
 	e := &entry{store: s, id: c.ID, key: advisoryKey(c.Path), about: s.about(c.Linger)}
 	e.stands = queue.View{ID: c.ID, Known: true, Reads: c.Reads}
