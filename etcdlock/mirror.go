@@ -118,7 +118,7 @@ func (m *mirror) learn(sent time.Duration, change func()) {
 func (m *mirror) applyLocked(events []*clientv3.Event) {
 	known := m.revision
 	for _, e := range events {
-		if e.Kv.ModRevision <= known { // the read has shown this event
+		if e.Kv.ModRevision <= known { // the read that filled the copy has included this change
 			continue
 		}
 		m.revision = e.Kv.ModRevision

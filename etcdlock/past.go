@@ -72,8 +72,8 @@ func (s *store) commit(txn clientv3.Txn) (*clientv3.TxnResponse, error) {
 }
 
 // renew renews the lease. If etcd may have been set back, the renewal counts only after the keys of all contenders were checked. A lower
-// revision in the answer to a keep-alive proves nothing, because the member that answers may lag behind. renew checks the keys in that
-// case, too.
+// revision in the answer to a keep-alive does not prove that, because the member that answers may lag behind. But renew then checks the
+// keys, too.
 func (s *store) renew(ctx context.Context, c queue.Command) (a queue.Answer, err error) {
 	p := &s.past
 	known := p.known()

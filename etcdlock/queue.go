@@ -294,7 +294,7 @@ func (s *store) enter(ctx context.Context, c queue.Command) (v queue.View, remov
 	if own < 0 {
 		err = s.sameNumber(c.Ref, keys)
 		if _, now := s.numbers.Load(prefix); err == nil && now != set {
-			return s.enter(ctx, c) // again, with the other condition on the number of permits
+			return s.enter(ctx, c) // tried again, because the condition on the number of permits depends on whether a Resize has set one
 		}
 		return v, removed, cmp.Or(err, errGone)
 	}

@@ -165,7 +165,7 @@ func outcomeOf(err error) queue.Outcome {
 		return queue.Unknown
 	case slices.ContainsFunc([]error{rpctypes.ErrNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrTooManyRequests}, func(refusal error) bool {
 		return errors.Is(err, refusal)
-	}): // these end when an operator has handled an alarm, or the server has less load
+	}): // these refusals end when an operator has handled an alarm, or the server has less load
 		return queue.Failed
 	case errors.As(err, new(denied)):
 		return queue.Denied
