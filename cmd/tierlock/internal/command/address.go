@@ -21,7 +21,7 @@ type Address struct {
 
 	flag     string   // the URL from the flag -store
 	authFile string   // the file from the flag -auth-file
-	secrets  []string // the secrets in the URL, each together with the characters before it
+	secrets  []string // the secrets in the URL, each with the separator before it, so that mask does not hide the same characters elsewhere
 }
 
 // storeVar is the name of the environment variable with the URL. It is used if -store is not given.

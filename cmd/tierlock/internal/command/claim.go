@@ -110,7 +110,7 @@ func (p permits) inTheWay(contenders []tier.Contender) string {
 // outer returns -1, because a nested run can often get more permits.
 func (p permits) outer([]tier.Contender) int { return -1 }
 
-// holdOf returns a nil hold with an error. A nil *tier.Hold in the interface would not equal nil.
+// holdOf returns a nil hold if err is not nil. A nil *tier.Hold in the interface hold would not equal nil.
 func holdOf[H hold](h H, err error) (hold, error) {
 	if err != nil {
 		return nil, err

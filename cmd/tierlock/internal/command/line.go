@@ -11,14 +11,14 @@ import (
 // A line connects tierlock run and tierlock keep by two pipes. The pipes end with the processes. Neither process waits until the other one
 // reads.
 //
-//	held          keep has the lock, and starts the command when it has been asked
-//	ask K         the Kth question of run: how long may the command live?
-//	for N K       the answer to it: N nanoseconds, from the asking on
-//	running PID   the command has begun; on Unix PID is its process group as well
-//	rest          keep: nothing of the command is left, and the next held is for another slot; run: the answer, after which no question about
-//	              the earlier command comes
-//	stopped       the command was stopped from its terminal, or there is none to stop
-//	done          nothing of the command is left; keep is about to end
+//	held          from keep: keep has the lock, and starts the command after the first question
+//	ask K         from run: question number K: how long may the command live?
+//	for N K       from keep: the answer to question K: for N nanoseconds after run has sent the question
+//	running PID   from keep: the command has begun; on Unix, PID is also the number of its process group
+//	rest          from keep: all processes of the command of a slot have ended, and the next held is for another slot
+//	rest          from run: the answer; after it, run asks no question about the earlier command
+//	stopped       from keep: the command was stopped from its terminal, or there is no command to stop
+//	done          from keep: all processes of the command have ended, and keep is about to end
 type line struct {
 	out   *os.File
 	heard <-chan string // closed when the other process has ended

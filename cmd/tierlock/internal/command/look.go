@@ -9,7 +9,7 @@ import (
 // lookTimeout limits the wait for a store that does not answer a read.
 const lookTimeout = time.Minute
 
-// The method look connects to the store, and calls do to read locks. Both together have the time lookTimeout.
+// The method look connects to the store, and calls do to read locks. Together, connecting and do may take lookTimeout.
 func (in *invocation) look(ctx context.Context, do func(context.Context, *Locks) error) error {
 	locks, err := in.dial(ctx, Options{})
 	if err != nil {

@@ -18,7 +18,7 @@ type runOptions struct {
 	grace       time.Duration // negative: the default, which is half of the margin
 	session     time.Duration // 0: the default
 	revocable   bool          // end the command when the lock is revoked
-	share       bool          // hold the lock to read
+	share       bool          // acquire the lock for reading
 	permits     int           // the number of permits of the semaphore; 0 for a lock
 	weight      int           // the number of permits to hold; 0 stands for one
 	slot        slotOptions

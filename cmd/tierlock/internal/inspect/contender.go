@@ -27,17 +27,18 @@ const (
 
 // A Contender is one process in a queue. In ZooKeeper it is a node, or a pair of nodes that counts as one contender.
 type Contender struct {
-	Node      string    `json:"node"`           // the name in the queue
-	Pair      string    `json:"pair,omitempty"` // the name of the second node, which is for kazoo
-	Kind      string    `json:"kind"`
-	Sequence  int32     `json:"sequence"` // in ZooKeeper the sequence number of the node, elsewhere the place in the queue
-	State     State     `json:"state"`
-	Ahead     int       `json:"ahead"`                   // the number of contenders ahead for which it waits
-	Behind    string    `json:"waits_for,omitempty"`     // the nearest contender for which it waits
-	Perhaps   int       `json:"perhaps_ahead,omitempty"` // like Ahead, but only if its library is configured to wait for them
-	Beside    int       `json:"beside,omitempty"`        // the number of readers ahead, if it is a reader as well
-	Ignored   int       `json:"ignores,omitempty"`       // the number of other contenders ahead for which it does not wait
-	Readable  bool      `json:"readable"`                // if it is false, the following fields are unknown
+	Node     string `json:"node"`           // the name in the queue
+	Pair     string `json:"pair,omitempty"` // the name of the second node, which is for kazoo
+	Kind     string `json:"kind"`
+	Sequence int32  `json:"sequence"` // in ZooKeeper the sequence number of the node, elsewhere the place in the queue
+	State    State  `json:"state"`
+	Ahead    int    `json:"ahead"`               // the number of contenders ahead for which it waits
+	Behind   string `json:"waits_for,omitempty"` // the nearest contender for which it waits
+	// The number of contenders ahead for which it waits only if its library is configured so.
+	Perhaps   int       `json:"perhaps_ahead,omitempty"`
+	Beside    int       `json:"beside,omitempty"`  // the number of readers ahead, if it is a reader as well
+	Ignored   int       `json:"ignores,omitempty"` // the number of other contenders ahead for which it does not wait
+	Readable  bool      `json:"readable"`          // if it is false, the following fields are unknown
 	Token     int64     `json:"token"`
 	Session   string    `json:"session,omitempty"`
 	Ephemeral bool      `json:"ephemeral"` // if it is false, the contender outlives its process

@@ -63,7 +63,7 @@ func changes(before, after *Queue) []Event {
 	for _, c := range after.Holders() {
 		if was[c.id()] != Holds {
 			add(Held, c, unseen)
-			unseen = 0 // these were reported with the first event
+			unseen = 0 // the first event has reported them
 		}
 	}
 	asked := before.asked()

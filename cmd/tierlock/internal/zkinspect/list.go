@@ -102,7 +102,7 @@ func (r Reader) summarize(ctx context.Context, path string, children []string) (
 				lock.Holders++
 			}
 		}
-		if lock.Holder, err = r.first(ctx, path, queue); err != nil {
+		if lock.Holder, err = r.holder(ctx, path, queue); err != nil {
 			return nil, nil, err
 		}
 		locks = append(locks, lock)
@@ -120,8 +120,8 @@ func (r Reader) summarize(ctx context.Context, path string, children []string) (
 	return append(locks, inspect.Summary{Path: path, Queue: len(waiting), Permits: permits}), others, nil
 }
 
-// The method first reads the holder. If the holder was deleted in the meantime, it returns nil.
-func (r Reader) first(ctx context.Context, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
+// holder reads the first contender of a queue. If the holder was deleted in the meantime, it returns nil.
+func (r Reader) holder(ctx context.Context, path string, queue []zkqueue.Contender) (*inspect.Contender, error) {
 	read, err := r.contenderAt(ctx, path, queue[0])
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil

@@ -168,7 +168,7 @@ func oneAtATime(t *testing.T, s Site) {
 	}
 	for range tools {
 		section := stage.First()
-		time.Sleep(20 * time.Millisecond) // gives other commands time to start in error
+		time.Sleep(20 * time.Millisecond) // time in which another command could start by mistake
 		section.Leave(0)
 	}
 	for _, p := range tools {
