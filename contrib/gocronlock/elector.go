@@ -87,7 +87,7 @@ func (e *Elector) lead(ctx context.Context, term int64) error {
 		e.log.Warn("leadership lost: another process may run jobs, too", "path", e.path, "term", term, "error", err)
 		return nil
 	}
-	e.mu.Lock() // after this, a call of IsLeader returns an error
+	e.mu.Lock() // waits for a running call of IsLeader; each later call returns an error
 	last := e.last
 	e.mu.Unlock()
 	time.Sleep(time.Until(last.Add(e.settings.AtLeast)))
