@@ -61,7 +61,7 @@ func (c *Contender) Err() error { return c.ErrAt(c.claim.tier.Now()) }
 // ErrAt is Err for a caller that has just read the clock.
 func (c *Contender) ErrAt(now time.Duration) error {
 	loss := c.lossAt(now)
-	if c.givenUp.Load() { // checked last, because the lease of a contender that was given up may end without a loss
+	if c.givenUp.Load() { // replaces a loss: after the contender was given up, the end of its lease is no loss
 		return second.ErrReleased
 	}
 	return loss
