@@ -82,7 +82,7 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex, schedule slots.Schedule)
 			run.Hold.Release()
 		}
 	}()
-	if ctx.Err() == nil { // if ctx has ended, this scheduler is stopping, and the outcome is no news
+	if ctx.Err() == nil { // not reported while this scheduler stops, which ends ctx
 		r.Tell(m.Path(), err)
 	}
 	if err != nil {
