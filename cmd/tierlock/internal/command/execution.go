@@ -127,8 +127,7 @@ func (e *execution) abandon() {
 	e.stop()
 }
 
-// giveWay ends the command because a revoke was requested. The lock stays held. It is released when all processes of the command have
-// ended.
+// giveWay ends the command because a revoke was requested. The lock stays held until all processes of the command have ended.
 func (e *execution) giveWay() {
 	if e.ending {
 		return

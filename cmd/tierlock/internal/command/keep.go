@@ -31,7 +31,7 @@ type keeper struct {
 	resting  int                     // how many messages "rest" the front has not answered yet
 }
 
-// The method alone returns the error for the death of the front, which is the process that the shell has started. It ends the schedule.
+// The method alone is called when the front, the process that the shell has started, has died. It ends the schedule, and returns the error.
 func (k *keeper) alone() error {
 	err := fail(exitInternal, "tierlock run is gone")
 	if k.endSlots != nil {

@@ -66,7 +66,7 @@ func parseCron(text string) (slots.Schedule, error) {
 	return parsed.Next, nil
 }
 
-// checkSlots completes the schedule. It returns an error if other flags do not fit to a schedule.
+// checkSlots completes the schedule. It returns an error if other flags cannot be combined with a schedule.
 func (o *runOptions) checkSlots() error {
 	s := &o.slot
 	switch {

@@ -121,7 +121,7 @@ func slotsAndSignals(t *testing.T, s Site) {
 	p = s.start(t, Under("-cron @yearly", path, stage.Command()...)...)
 	childtest.Eventually(t, "a holder", func() bool { queue := s.who(t, path); return len(queue) == 1 && queue[0].State == "holds" })
 	p.Says(`tierlock: level=WARN msg="slots: another process had another schedule;`)
-	p.Says("was cut off, and does not run again") // says so about the slot whose run TERM has ended
+	p.Says("was cut off, and does not run again") // this line is about the run that TERM has ended
 	p.Signal(syscall.SIGTERM)
 	p.Exits(0)
 	s.want(t, "who "+path, 0, "free, with no waiters")
