@@ -17,7 +17,7 @@ type Member struct {
 	link    link
 	lags    bool
 	behind  *tree    // the state that a member serves while it lags or has no leader; otherwise nil
-	backlog []*delta // the transactions that are missing in behind
+	backlog []*delta // the transactions that the tree behind does not have yet
 	watches watches
 }
 

@@ -301,8 +301,8 @@ func readMulti(d *wire.Decoder) (ops []operation) {
 	}
 }
 
-// failedMulti returns the answer to a multi of n operations if the operation with the index failed has failed. The operations before it
-// have the code zero, but were not executed. The operations after it were not tried.
+// failedMulti returns the answer to a multi of n operations if one of them was refused: the one at the index failed. The operations before
+// it have the code zero, but were not executed. The operations after it were not tried.
 func failedMulti(n, failed int, cause int32) (body wire.Encoder) {
 	for i := range n {
 		code := int32(wire.CodeOK)
