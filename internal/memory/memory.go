@@ -58,7 +58,8 @@ type place struct {
 	gone             bool
 }
 
-// A value is saved beside a lock. Its Data is nil if its holder has removed it again; the value then stays because of its turn.
+// A value is saved beside a lock. If its holder has removed it, Data is nil, but the value stays: its turn shows which Saves of that holder
+// are late.
 type value struct {
 	second.Value
 	turn int64
