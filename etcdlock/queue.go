@@ -51,8 +51,8 @@ func numberOf(kv *mvccpb.KeyValue) int {
 	return max(n, 0)
 }
 
-// number sets Of in all places. The value is set, the total that a Resize has stored. If set is 0, the value is the number in the key of a
-// place.
+// number sets Of in all places to set, the total that a Resize has stored. If set is 0, no Resize has stored one, and Of is the number in
+// the key of each place.
 func number(places []place, set int) {
 	for i := range places {
 		places[i].Of = cmp.Or(set, refOf(places[i].key).Permits)
