@@ -262,7 +262,7 @@ func (t *Telemetry) released(ctx context.Context, r tier.ReleasedEvent) {
 	t.held(ctx, r.Path, r.At, r.Held, r.Err, token(r.Hold))
 }
 
-// The method held creates the span of a hold, or of permits. They were released at the time at.
+// The method held creates the span of a hold, or of permits. The parameter at is the time of the release.
 func (t *Telemetry) held(ctx context.Context, path string, at time.Time, held time.Duration, err error, attributes ...attribute.KeyValue) {
 	span := t.begin(ctx, "tierlock hold", path, at.Add(-held), attributes...)
 	if err != nil {
