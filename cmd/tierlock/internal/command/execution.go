@@ -96,7 +96,8 @@ func (e *execution) look() {
 	}
 }
 
-// The method answer tells the front how long it has to wait. The time ends a little after the keeper would kill the command.
+// The method answer tells the front after which time it has to kill the command, if there is no new answer. That time ends a little after
+// the keeper itself would kill the command.
 func (e *execution) answer(question string) {
 	e.front.say("for %d %s", e.valid+e.grace+e.margin/8-e.clock.Now(), strings.TrimPrefix(question, "ask "))
 }

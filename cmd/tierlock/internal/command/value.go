@@ -26,7 +26,7 @@ It exits with 1 if no value is saved there. tierlock who shows size and age.
 	}
 }
 
-// A value is the JSON output of the subcommand value. The subcommand who prints it without the data.
+// A value is the JSON output of the subcommand value. The output of the subcommand who contains it without the data.
 type value struct {
 	Path  string    `json:"path,omitempty"`
 	Size  int       `json:"size"`
