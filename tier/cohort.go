@@ -575,13 +575,13 @@ func (c *cohort) reading() bool { return c.readers.Load() > 0 }
 
 // slipOut ends a read ownership without the mutex, because readers that were admitted together often leave together. It does not end the
 // last one. slipOut returns the loss of the lock, if the lock is lost. For a grant without a lease it asks the store. The grant cannot be
-// released meanwhile, because readers still counts this ownership.
+// released meanwhile, because the counter c.readers still includes this ownership.
 func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 	if !own.reads.Load() || c.readers.Load() == 1 {
 		return nil, false
 	}
 	loss = own.grant.Err()
-	if errors.Is(loss, ErrLost) { // counted now, while readers still includes this ownership
+	if errors.Is(loss, ErrLost) { // counted now, while c.readers still includes this ownership
 		c.mu.Lock()
 		c.noteLossLocked(c.registry.now())
 		c.mu.Unlock()
