@@ -202,12 +202,12 @@ func (s *store) due() []queue.Ref {
 	return s.following(func(f follower) bool { return stale[f.path] })
 }
 
-// following returns the followed contenders for which the function which returns true.
-func (s *store) following(which func(follower) bool) (refs []queue.Ref) {
+// following returns the followed contenders for which the parameter wanted returns true.
+func (s *store) following(wanted func(follower) bool) (refs []queue.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id, f := range s.followers {
-		if which(f) {
+		if wanted(f) {
 			refs = append(refs, queue.Ref{Path: f.path, ID: id, Token: f.told.Token, Reads: f.told.Reads})
 		}
 	}
