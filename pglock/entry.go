@@ -126,8 +126,9 @@ func (e *entry) giveUp() {
 	}
 }
 
-// wait sends two statements together. The first one, says, shows other processes that the session waits. The second one waits for the lock.
-// The method returns once the first statement is answered. A new goroutine then waits for the second answer, and keeps the turn.
+// wait sends two statements together. The first one is the parameter says, which shows other processes that the session waits. The second
+// one waits for the lock. The method returns once the first statement is answered. A new goroutine then waits for the second answer, and
+// keeps the turn.
 func (e *entry) wait(says call) error {
 	x, sent := e.session, e.store.tier.Now()
 	x.wire.SetDeadline(time.Now().Add(x.bound))

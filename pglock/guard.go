@@ -129,7 +129,7 @@ func (s *base) perform(ctx context.Context, all []*queue.Contender, conn *pgxpoo
 
 const inTransaction, idle = 'T', 'I'
 
-// A body is the transaction that the user's function gets. It cannot be committed by the function.
+// A body is the transaction that the user's function gets. The function cannot commit it.
 type body struct{ pgx.Tx }
 
 func (body) Commit(context.Context) error {
