@@ -431,8 +431,8 @@ func (l *dialed) prove() {
 	}
 }
 
-// reopen makes the library send a request whenever the connection is back. Batches wait for that request; see [socket]. Before it, reopen
-// waits for no other answer, because that answer could wait for the same request.
+// reopen makes the library send a request whenever the connection is back. Batches wait for that request; see [socket]. reopen sends it
+// before anything else: a batch that it waited for could itself wait for that request.
 func (l *dialed) reopen() {
 	for l.verify.Wait(l.link.ctx) == nil {
 		l.verify.Clear()
