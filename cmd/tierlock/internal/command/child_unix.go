@@ -43,7 +43,7 @@ func startChild(command, env []string, interactive bool) (*child, error) {
 	defer signal.Ignore(syscall.SIGTTOU)
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // the kernel takes the end of this thread for the end of the parent
+		runtime.LockOSThread() // the kernel treats the end of this thread as the end of the parent
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		if err == nil {

@@ -14,8 +14,8 @@ type RegistryDesk struct {
 	Find func(ctx context.Context, report *inspect.Report) error
 }
 
-// Revoke sends the request through the registry, which does not return the holders. Revoke returns the holders that have a request after
-// that, and the holders that have left since the read before the request.
+// Revoke sends the request through the registry, which does not return the holders. Revoke therefore reads the queue before and after. It
+// returns the holders that have a request afterwards, and those that have left in the meantime.
 func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Contender, error) {
 	before, err := d.Look(ctx, path)
 	if err != nil {

@@ -50,7 +50,7 @@ func (w *waiting) explain() {
 	}
 }
 
-// inTheWay returns why an acquisition has failed. This is the present holder, or a grace period.
+// inTheWay returns why an acquisition has failed. It names the present holder, or describes the grace period.
 func (w *waiting) inTheWay(err error) string {
 	if q := gracePeriodOf(err); q != nil {
 		return q.Error()

@@ -99,7 +99,8 @@ func slotsRunOnce(t *testing.T, s Site) {
 }
 
 // If the command of a slot fails, or gets a signal that is not for tierlock, the next slot runs. TERM reaches the command and ends the
-// schedule, also between slots, and nothing is left in the queue. A process with another schedule warns, and uses its own.
+// schedule, also between slots, and nothing is left in the queue. A process that has another schedule logs a warning, and uses its own
+// schedule.
 func slotsAndSignals(t *testing.T, s Site) {
 	const path = "/slots/signals"
 	stage := NewStage(t)
