@@ -87,7 +87,8 @@ func (m *mirror) endIfIdle() {
 	}
 }
 
-// tellLocked reports the state of a contender to the tier. sent is when the read was sent that shows the state, or 0 if an event shows it.
+// tellLocked reports the state of a contender to the tier. If a read shows the state, sent is when that read was sent. If an event shows
+// it, sent is 0.
 func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	v := viewOf(ref, m.revision, m.places)
 	switch {
@@ -103,8 +104,8 @@ func (m *mirror) tellLocked(ref queue.Ref, sent time.Duration) {
 	m.store.tier.Tell(v)
 }
 
-// learn calls change, which changes the copy of the queue, and then reports the states of all followers. sent is when the read was sent
-// whose result change uses, or 0 if it uses events.
+// learn calls change, which changes the copy of the queue, and then reports the states of all followers. If change uses the result of a
+// read, sent is when that read was sent. If it uses events, sent is 0.
 func (m *mirror) learn(sent time.Duration, change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
