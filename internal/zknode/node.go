@@ -35,7 +35,7 @@ type Node struct {
 	token   int64
 	bound   atomic.Bool  // session and token are certain, and will not change
 	beside  int          // the number of other contenders in the last list of the queue before the grant
-	heard   atomic.Int64 // when the newest request was sent whose answer showed that the node exists, on the client's clock
+	heard   atomic.Int64 // when the newest request that found the node was sent, on the client's clock
 
 	life    context.Context // ends when the lock is lost, with the reason as its cause
 	endHold context.CancelCauseFunc

@@ -13,7 +13,7 @@ import (
 type Breaking struct {
 	Token int64
 
-	asked atomic.Bool // a deletion was sent that may have been executed, or may still be
+	asked atomic.Bool // a deletion was sent, and it may have been executed, or may still be
 }
 
 // Asked reports whether the server may have deleted nodes, or may still delete them. After the end of its ctx, a Try sends no deletion,

@@ -12,9 +12,9 @@ import (
 // A Session is one ZooKeeper session as this process knows it, with its lease. Until the lease ends, the server cannot have ended the
 // session. Results of a session refer to it by pointer, because session ids may be used again.
 //
-// The lease counts from the time at which a request was sent that has certainly reached the leader, see [proof]. The leader has heard of
-// the session at that time or later. The lease lasts for the negotiated timeout minus the margin. The lease is not renewed when a request
-// is only sent, when the server sends an event, or when a server answers without the leader.
+// The lease counts from the sending of a request that has certainly reached the leader, see [proof]. The leader has heard of the session at
+// that time or later. The lease lasts for the negotiated timeout minus the margin. The lease is not renewed when a request is only sent,
+// when the server sends an event, or when a server answers without the leader.
 type Session struct {
 	*lease.Lease[Member]
 	ID      int64
