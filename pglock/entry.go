@@ -180,8 +180,8 @@ func (e *entry) now() queue.View {
 	return e.stands
 }
 
-// view returns the last known view of the entry, completed for the tier. sent is when the request was sent that showed it. In a grace
-// period, the contender does not have the lock, even if the server has granted it to the session.
+// view returns the last known view of the entry, completed for the tier. sent is when the request that showed this view was sent. In a
+// grace period, the contender does not have the lock, even if the server has granted it to the session.
 func (e *entry) view(sent time.Duration) queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
