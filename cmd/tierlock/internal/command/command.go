@@ -1,6 +1,7 @@
 // Package command implements cmd/tierlock, which works in the same way on each store. A [Store] has the parts that differ.
 //
-// A subcommand is a function that returns a [subcommand]. Its name, its help and its flags are therefore in one place.
+// Each subcommand has a function that returns its [subcommand]. The name, the help and the flags of a subcommand are therefore in one
+// place.
 package command
 
 import (

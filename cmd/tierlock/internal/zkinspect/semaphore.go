@@ -88,8 +88,8 @@ func (r Reader) glanceAtSemaphore(ctx context.Context, path string, children []s
 	return s, memory{turn: turn, leases: leases}, nil
 }
 
-// readLeases reads the nodes of permits that are not known from before. It returns all nodes that still exist, in the order in which the
-// permits were taken.
+// readLeases reads the nodes of permits that are not in before. It returns all nodes that still exist, in the order in which the permits
+// were taken.
 func (r Reader) readLeases(ctx context.Context, path string, nodes []string, before []zkqueue.Contender) ([]zkqueue.Contender, error) {
 	known := make(map[string]zkqueue.Contender)
 	for _, c := range before {
