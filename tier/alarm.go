@@ -45,8 +45,8 @@ func (a *alarm) stop() {
 	}
 }
 
-// judgeLocked logs a warning if the first waiter is blocked by this process for long. The parameter since is the start of the blocking
-// hold, or of the blocking permits. The parameter waits is the start of the wait.
+// judgeLocked logs a warning if a hold, or permits, of this process have blocked the first waiter for too long. The parameter since is the
+// start of the blocking hold, or of the blocking permits. The parameter waits is the start of the wait.
 func (m *members) judgeLocked(since, waits time.Duration, at waiting, text string, about ...any) {
 	now := m.registry.now()
 	long, endless := m.alarm.judge(now, since, waits, at)
