@@ -17,8 +17,8 @@ import (
 // The answer may be out of date. The candidate may not have learned yet that it leads, or its lease may have ended. Only
 // [Election.IsLeader] in the leading process is certain.
 //
-// Leader sends one request. While the store cannot be reached, Leader blocks until ctx ends; the error then wraps the cause of ctx. If
-// there is no candidate, the error wraps [ErrNoLeader].
+// Leader costs as much as [tier.Mutex.Contenders], and has the same errors. While the store cannot be reached, Leader blocks until ctx
+// ends; the error then wraps the cause of ctx. If there is no candidate, the error wraps [ErrNoLeader].
 func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	queue, err := e.mutex.Contenders(ctx)
 	switch {

@@ -43,15 +43,16 @@
 //   - Order: processes get the lock in the order in which they queue. Goroutines of a process get the lock in the order of their calls.
 //     While other processes wait, a process may hand the lock off among its own goroutines for 20 ms. [WithHandOff] sets another limit,
 //     and [WithStrictOrder] turns local hand-offs off.
-//   - Cleanup: queue entries of cancelled or failed acquisitions are deleted from the store.
+//   - Cleanup: queue entries of cancelled or failed acquisitions are deleted from the store. The entries of a dead process end with its
+//     session.
 //
 // # Leases and outages
 //
-// A process measures its lease by its own clock. The lease ends one margin before the store can grant the lock to another process. The
-// margin is a third of the TTL of [WithLeaseTTL]. A broken connection alone does not lose a lock: the lock stays held until its lease
-// ends. If the store answers again in time, the lease is renewed. During an outage, [Hold.Release] blocks for at most
-// [WithReleaseTimeout]. The lease assumes that clocks run at the same rate; the margin covers small differences. The lease also counts the
-// sleep of a suspended machine.
+// A process measures its lease by its own clock. The lease ends one margin before the store can grant the lock to another process. By
+// default the margin is a third of the TTL ([WithLeaseTTL], [WithLeaseMargin]). A broken connection alone does not lose a lock: the lock
+// stays held until its lease ends. If the store answers again in time, the lease is renewed. During an outage, [Hold.Release] blocks for
+// at most [WithReleaseTimeout]. The lease assumes that clocks run at the same rate; the margin covers small differences. The lease also
+// counts the sleep of a suspended machine.
 //
 // Caution: the clocks of a virtual machine stop while its hypervisor pauses it. An owner on that machine learns of its loss too late.
 // docs/promises.md lists which pauses the lease counts on which system.

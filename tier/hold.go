@@ -140,7 +140,8 @@ func (h *Hold) Path() string { return h.own.cohort.key.path }
 // [WithReleaseTimeout], a third of the lease TTL by default. The queue entry is then deleted in the background, or ends with the session.
 //
 // Release returns nil if the lock was held until now, and an error that wraps [ErrLost] if the lock was lost. If this hold was released
-// before, Release returns [ErrReleased] and has no effect. After every result the hold is released.
+// before, Release returns [ErrReleased] and has no effect. If the store refuses to delete the queue entry, for example because of a missing
+// permission, Release returns that error; the entry then blocks the lock until the session ends. After every result the hold is released.
 //
 // Without a lease (package dropin) only the server knows whether the lock was still held. If the server does not answer, the error of
 // Release says so. A local hand-off waits up to a second for the server's answer. While the outcome of a guarded write is unknown, the
@@ -224,7 +225,7 @@ func (c withoutHold) Value(key any) any {
 // has to compete for the lock, pass it the result of [WithoutHold].
 //
 // Choose a ctx that lives as long as the work. Do not use a ctx whose deadline is meant for the wait. Calls with the same ctx return the
-// same context.
+// same context. Context may be called any number of times: the hold forgets the contexts whose ctx has ended.
 func (h *Hold) Context(ctx context.Context) context.Context {
 	carry := func(ctx context.Context) context.Context { return context.WithValue(ctx, h.own.mutex.key, h) }
 	return h.work.under(ctx, h.own.grant.Context(), h.Err, carry)

@@ -157,7 +157,8 @@ func both(err, other error) error {
 }
 
 // Contenders returns the queue of processes for the lock, the holder first. The queue of a free lock is empty. Contenders sends one read
-// request. While the store cannot be reached, it blocks until ctx ends; the error then wraps the cause of ctx.
+// request, and on ZooKeeper another one for each process in the queue. While the store cannot be reached, it blocks until ctx ends; the
+// error then wraps the cause of ctx. Other errors are [ErrClosed], and errors that retrying cannot fix, such as a missing permission.
 func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 	if m.invalid != nil {
 		return nil, m.invalid
@@ -186,7 +187,7 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 //
 // On ZooKeeper, Revoke and Curator's Revoker use the same request, so each library can ask holders of the other library. The request needs
 // the permission to write to the holder's node. While the store cannot be reached, Revoke blocks until ctx ends; the error then wraps the
-// cause of ctx.
+// cause of ctx, and the request may still take effect. Other errors are those of [Mutex.Contenders].
 func (m *Mutex) Revoke(ctx context.Context) error {
 	if m.invalid != nil {
 		return m.invalid
@@ -230,7 +231,9 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 // read or wait. An RWMutex is safe for concurrent use.
 //
 // Writers are not starved: once another process has waited for the hand-off budget ([WithHandOff]), new readers queue after that process.
-// Within a process, waiting goroutines get the lock in the order of arrival; consecutive readers get it together.
+// In the store, a writer waits for one budget for each process ahead of it, and for the sections that began in that time. Within a
+// process, waiting goroutines get the lock in the order of arrival; consecutive readers get it together. If a writer is among the waiting
+// goroutines of a process, the process queues as a writer, also for its readers.
 //
 // Reentrancy: with the context of a hold, you can acquire the same side again. For the other side there are two rules.
 //
@@ -276,7 +279,8 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) er
 // Writer returns the writing side of the lock.
 func (m *RWMutex) Writer() *Mutex { return m.writer }
 
-// Reader returns the reading side of the lock. Its TryAcquire returns [ErrLocked] if a writer holds the lock or waits for it. It also
-// returns [ErrLocked] if the present readers admit no further readers. Readers admit no further readers once another process has waited
-// for the hand-off budget, or once a reader's channel of [Hold.Contended] or [Hold.RevokeRequested] is closed.
+// Reader returns the reading side of the lock. Its TryAcquire returns [ErrLocked] if a writer holds the lock or waits for it. For other
+// processes, a process that has downgraded counts as a writer until a reader of another process has waited for the hand-off budget. The
+// TryAcquire also returns [ErrLocked] if the present readers admit no further readers. Readers admit no further readers once another
+// process has waited for the budget, or once a reader's channel of [Hold.Contended] or [Hold.RevokeRequested] is closed.
 func (m *RWMutex) Reader() *Mutex { return m.reader }

@@ -104,7 +104,8 @@ const (
 )
 
 // WithObserver registers callbacks for lock and semaphore events. The option may be given several times. All observers are then called one
-// after the other, and the shortest WaitingAfter applies to all observers.
+// after the other, and the shortest WaitingAfter applies to all observers. It is an option of a registry: the methods of a lock that has
+// it return an error.
 func WithObserver(o Observer) Option {
 	return option(func(all *options) {
 		both := o

@@ -119,6 +119,9 @@ func (o *options) budget() time.Duration {
 // A lock is idle while it moves to another process. A budget of 19 times the transfer time keeps the lock in use for about 95 % of the
 // time. [Stats] has the transfer time. In exchange, a waiting process may wait for one budget for each process ahead of it.
 //
+// The budget runs from the request that found the other process in the queue, or from the grant if that is later. This request takes a
+// round trip, however short the budget is.
+//
 // Caution: set the same budget in all processes that share a lock. A process with twice the budget holds the lock for twice as much time.
 func WithHandOff(budget time.Duration) Option {
 	return option(func(o *options) { o.handOff, o.strict = budget, false })
@@ -137,12 +140,12 @@ func WithRounds() Option { return option(func(o *options) { o.rounds = true }) }
 
 // WithLinger keeps an idle lock in the process for up to d after the last release, so that acquiring it again needs no round trip. The
 // default is 0. The idle lock is released at once if another process queues for it or calls [Mutex.Revoke]. TryAcquire in another process
-// returns [ErrLocked], and the idle lock is kept.
+// returns [ErrLocked], and the idle lock is kept: TryAcquire leaves no trace in the store.
 //
 // Use WithLinger if each lock is mostly acquired by the same process, for example with one lock per customer. A lingering lock costs a
 // queue entry and two watches. If several processes use a lock alternately, WithLinger costs time: a process that finds the lock lingering
 // waits up to two round trips longer. Therefore each process measures which process acquires a lock next. The process stops lingering on
-// locks that other processes usually acquire next.
+// locks that other processes usually acquire next. It tries again now and then, and lingers again once that pays.
 func WithLinger(d time.Duration) Option { return option(func(o *options) { o.linger = d }) }
 
 // WithMaxWait limits how long [Mutex.Acquire] and [Mutex.Do] wait for the lock. A longer wait ends with [ErrWaitLimit]. Unlike the

@@ -158,7 +158,7 @@ func (r *Registry) Done() <-chan struct{} { return r.second.Context().Done() }
 // Shutdown does not interrupt holders. First stop work that would hold a lock without end, such as a campaign of package election.
 //
 // If ctx ends first, Shutdown closes the registry, and the remaining holds are lost. The error then wraps the cause of ctx, and names the
-// lost locks. Call Shutdown once. Close may be called at any time.
+// lost locks. Otherwise the error is that of [Registry.Close]. Call Shutdown once. Close may be called at any time.
 func (r *Registry) Shutdown(ctx context.Context) error {
 	r.refuse()
 	r.mu.Lock()

@@ -18,10 +18,11 @@ import (
 // Caution: a semaphore is not reentrant; each Acquire takes more permits. If two goroutines hold permits and wait for more, they can
 // deadlock. Acquire all permits in one call.
 //
-// If enough permits are free, Acquire, TryAcquire and Release take one round trip each on etcd, PostgreSQL (in tables), MySQL and Redis.
-// On ZooKeeper, Acquire takes two round trips and Release takes one. TryAcquire there takes three, or one if too few permits are free. The
-// number of permits does not change these costs. A local hand-off takes no round trip. On ZooKeeper the permits are shared with Curator's
-// semaphore. On the other stores, no semaphore of another library is compatible.
+// If enough permits are free, Acquire, TryAcquire and Release take one round trip each on etcd, PostgreSQL (in tables), MySQL and Redis;
+// on etcd TryAcquire takes two while other processes hold permits. On ZooKeeper, Acquire takes two round trips and Release takes one.
+// TryAcquire there takes three, or one if too few permits are free. The number of permits does not change these costs. A local hand-off
+// takes no round trip. On ZooKeeper the permits are shared with Curator's semaphore. On the other stores, no semaphore of another library
+// is compatible.
 //
 // A killed process keeps its permits for the session timeout. If the process was also waiting for permits, it keeps its place in the queue
 // for the same time. During this time no process behind the killed process gets permits, however many are free.
@@ -79,7 +80,9 @@ func (s *Semaphore) Path() string { return s.at.path }
 // If the wait ends without permits, the error is a [*WaitError] as for [Mutex.Acquire]. The error names the process ahead in the queue, or
 // says that too few permits are free. The error also says how many permits this process has. The error wraps [ErrTooManyPermits] if k is
 // more than the number that this process gave to [Registry.Semaphore], or more than the number in the store. The stored number may also
-// become smaller than k during the wait. After any error the queue entry is removed, in the background if the store does not answer.
+// become smaller than k during the wait. Acquire also returns an error at once if k is below 1, or if the store cannot take k permits in
+// one write; on ZooKeeper that limit is some thousands. After any error the queue entry is removed, in the background if the store does not
+// answer.
 func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 	return s.take(ctx, "acquire", k, (*pool).enter)
 }
@@ -153,7 +156,8 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 }
 
 // SetPermits stores the number of permits. From then on all processes use this number, and not the number that they gave to
-// [Registry.Semaphore]. While the store cannot be reached, SetPermits blocks until ctx ends.
+// [Registry.Semaphore]. While the store cannot be reached, SetPermits blocks until ctx ends; the error then wraps the cause of ctx, and the
+// number may still be stored. Other errors are those of [Mutex.Contenders]. n must be at least 1.
 //
 // If the number becomes smaller, holders keep their permits. No more permits are granted until fewer permits are taken than the new
 // number. A waiter that wants more permits than the new number gets [ErrTooManyPermits]. If the number becomes larger, waiters are
@@ -276,7 +280,8 @@ func (p *Permits) Context(ctx context.Context) context.Context {
 // then removed in the background, or end with the session.
 //
 // Release returns nil if all permits were held until now, and an error that wraps [ErrLost] if one of them was lost. If the permits were
-// released before, Release returns [ErrReleased] and has no effect.
+// released before, Release returns [ErrReleased] and has no effect. If the store refuses the release, Release returns that error, like
+// [Hold.Release].
 func (p *Permits) Release() error {
 	if p.released.Swap(true) {
 		return ErrReleased
