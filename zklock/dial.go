@@ -25,8 +25,9 @@ import (
 // With [tier.WithLazyStart] Dial returns at once, and fails only for a wrong connect string or option. After an error, a name look-up or a
 // silent connection may last up to 3 s in the background.
 //
-// The client reconnects by itself, and resolves names again at each attempt. After its session has expired, it opens a new session. The
-// registry owns the connection: close the registry to close the connection. The end of ctx has no effect after Dial has returned.
+// The client reconnects by itself, and resolves names again at each attempt. If a name cannot be resolved within a second, the client uses
+// the addresses that it found before. After its session has expired, it opens a new session. The registry owns the connection: close the
+// registry to close the connection. The end of ctx has no effect after Dial has returned.
 func Dial(ctx context.Context, connect string, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	settings := second.Defaults
 	own, share, err := second.Split[zknode.Option, tier.Option](&settings, opts)
@@ -45,7 +46,7 @@ func Dial(ctx context.Context, connect string, opts ...tier.RegistryOption) (*ti
 
 // Multi is the guarded write of ZooKeeper. It executes operations of [zk.Conn.Multi] in one transaction. The transaction takes effect only
 // while this process holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle]. Multi takes one round trip, and blocks until the answer
-// arrives or ctx ends. Paths are relative to the chroot of the connect string.
+// arrives or ctx ends. It returns one response for each operation. Paths are relative to the chroot of the connect string.
 //
 // To read data, use your own connection; its paths are absolute. A read may return old data even while you hold the lock. Therefore pass
 // the versions that you read to the operations.
