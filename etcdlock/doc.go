@@ -19,11 +19,13 @@
 // A process that wants the lock at path creates a key below path/, under its lease. The key with the lowest create revision belongs to the
 // holder. This revision is the fencing token. concurrency.Mutex of etcd's client and the command etcdctl lock use the same layout. All
 // three share one queue on a path and exclude each other. Any other key directly below path/ also counts as a queue entry. Caution:
-// concurrency.Mutex at path also waits for the keys of locks below path. If you use concurrency.Mutex, do not nest lock paths.
+// concurrency.Mutex at path also waits for the keys of locks below path, and for those of a semaphore at path. If you use
+// concurrency.Mutex, do not nest lock paths.
 //
 // # Readers and writers
 //
-// Readers at the head of the queue hold the lock together. Writers, [tier.Mutex] and concurrency.Mutex exclude readers.
+// Readers at the head of the queue hold the lock together. The names of their keys begin with read-. Writers, [tier.Mutex] and
+// concurrency.Mutex exclude readers.
 //
 // [tier.Mutex.Revoke] writes the request to the keys of the holders, and needs the permission to write to these keys. For keys of other
 // programs the error wraps [errors.ErrUnsupported].
@@ -52,8 +54,8 @@
 //   - TryAcquire costs one transaction, without a write if the lock is taken. For a reader behind a downgraded writer, TryAcquire costs
 //     two transactions.
 //   - A downgrade costs one write. Revoke costs one read, and one write per holder.
-//   - Acquiring permits costs one transaction, and so does releasing them. Each of these transactions reads the whole queue of the
-//     semaphore.
+//   - Acquiring permits costs one transaction, and so does releasing them. TryAcquire costs two while other processes hold permits.
+//     Except for the last release, each of these transactions reads the whole queue of the semaphore.
 //   - A process sends one heartbeat every quarter of the TTL, however many locks it has.
 //
 // A waiting process watches the queue, and so does a holder with waiting goroutines. The watching process receives an event for each key
@@ -72,8 +74,9 @@
 // success (etcd issue 20615), or let a deposed leader revoke leases (issue 15247). A warning about older servers is logged.
 //
 // Set DialKeepAliveTime and DialKeepAliveTimeout in clientv3.Config to a few seconds. Otherwise the client uses a dead connection until
-// its requests time out, each after a sixth of the TTL. If the client has a user name and a password, the server hashes the password at
-// each keep-alive. Choose a TTL that leaves time for this hashing.
+// its requests time out, each after a sixth of the TTL, and half a second at least. The client logs its retries itself: see Logger in
+// clientv3.Config. If the client has a user name and a password, the server hashes the password at each keep-alive. Choose a TTL that
+// leaves time for this hashing.
 //
 // Caution: if another program writes to a key of the lock without clientv3.WithIgnoreLease, the key loses its lease. The key then remains
 // when its process dies, and blocks the lock.
