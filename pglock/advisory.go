@@ -37,7 +37,7 @@ import (
 //     up to a quarter of the TTL later.
 //   - After a failover, holders on a former primary that keeps running keep their locks. The promoted server grants the same locks when
 //     its grace period is over. Fence the former primary (Patroni's watchdog, STONITH).
-//   - All locks are lost when the server restarts or fails over.
+//   - All locks are lost when the server restarts or fails over, and when one of its processes crashes.
 //   - Acquisitions through PgBouncer fail at once. Connect to the server itself.
 //   - A session that waits for a lock holds a snapshot. The snapshot keeps vacuum from removing dead rows, and CREATE INDEX CONCURRENTLY
 //     waits for the end of the snapshot. Never run CREATE INDEX CONCURRENTLY while you hold an advisory lock for which other processes
