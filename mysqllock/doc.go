@@ -20,9 +20,9 @@
 // tierlock_bucket. A transaction that changes a queue locks the row of the bucket until the transaction ends, and draws the token from that
 // row. Therefore tokens become visible in their order. If a process sees its own row and no lower token, it is first, and stays first.
 //
-// The permits of a [tier.Semaphore] have a separate queue in the same table. The transaction that inserts a row checks the total number of
-// permits. It has to be the number that was set in the database. If none was set, it has to be the number with which the rows in the queue
-// were inserted.
+// The permits of a [tier.Semaphore] have a separate queue in the same table, independent of the lock at path. The number of permits is
+// stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the rows of the queue applies. A process that passes a
+// different number to [tier.Registry.Semaphore] gets this number instead.
 //
 // # Servers
 //
