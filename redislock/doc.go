@@ -28,6 +28,8 @@
 // to more than two minutes. By default redsync gives up after 32 tries, about five seconds; raise this limit with redsync.WithTries. For a
 // minute after each foreign lock, busy tierlock processes pause for up to 25 of every 125 ms.
 //
+// While the key has another type than a string, the lock counts as taken.
+//
 // Caution: do not write to the key. If the key is deleted or overwritten, its holder has lost the lock, and learns of the loss within a
 // quarter of the TTL. Another process may get the lock before the holder learns of the loss. To ask the holder to release, use
 // [tier.Mutex.Revoke].
