@@ -41,7 +41,8 @@ status.
 
 The command runs in its own process group, with TIERLOCK_PATH and TIERLOCK_TOKEN in its environment.
 The token is a fencing token: pass it to the system that the command writes to, and let that system
-refuse lower ones. No lock can stop a write that is already on its way.
+refuse lower ones. No lock can stop a write that is already on its way. The command can use the
+terminal.
 
 The lock is released when the command and all processes that it started have ended. On Linux and
 Windows that includes processes in the background and in other sessions. Elsewhere it includes the
@@ -52,9 +53,10 @@ readers:  Commands with -s run together. They exclude commands without -s, Mutex
 RWMutex, and wait for these.
 
 permits:  With -permits N, all that run at PATH together hold at most N permits, each of them -weight K
-or one. Use the same N everywhere. Permits of one command are acquired, lost and released together.
-Permits cannot be revoked, and TIERLOCK_TOKEN is no fencing token, because several commands hold
-permits at a time. A lock at the same PATH is independent of its permits.
+or one. Use the same N everywhere; a number that is stored at PATH counts instead of N (tierlock
+permits). Permits of one command are acquired, lost and released together. Permits cannot be revoked,
+and TIERLOCK_TOKEN is no fencing token, because several commands hold permits at a time. A lock at the
+same PATH is independent of its permits.
 
 slots:  With -every or -cron, tierlock keeps running, and runs the command once per slot. Start the same
 line on several machines. The process that gets the lock keeps it and runs the slots. The others wait
@@ -101,7 +103,7 @@ are no other signals, and no process is suspended.
 exit status:
   that of the command; 128+N if signal N ended it, or ended tierlock while it waited
   0   with -every or -cron, after TERM, INT or HUP
-  64  the command line is wrong: -grace too long for the session, -permits not the number of PATH
+  64  the command line is wrong: -grace too long for the session, -weight more than the permits of PATH
   69  no server can be reached
   70  anything else
   74  the lock, or a permit, was lost while the command ran
