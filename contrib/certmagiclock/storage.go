@@ -52,7 +52,7 @@ func New(storage certmagic.Storage, locks *tier.Registry, dir string, opts ...Op
 }
 
 // Lock blocks until it holds the lock of name or ctx ends. Each call acquires the lock separately, so two calls in one process exclude
-// each other.
+// each other. The errors are those of [tier.Mutex.Acquire].
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	hold, err := s.mutex(name).Acquire(tier.WithoutHold(ctx))
 	if err != nil {
@@ -62,7 +62,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	return nil
 }
 
-// TryLock returns false if the lock of name is held or has waiters.
+// TryLock returns false if the lock of name is held or has waiters. It does not wait for other holders. Its other errors are those of
+// [tier.Mutex.TryAcquire].
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	hold, err := s.mutex(name).TryAcquire(tier.WithoutHold(ctx))
 	if errors.Is(err, tier.ErrLocked) {
