@@ -13,7 +13,8 @@ import (
 )
 
 // Tx is the guarded write of MySQL and MariaDB. It calls f in a transaction, on a connection of the pool that was passed to [New]. Tx
-// commits the transaction only if f returns nil and this process still holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle].
+// commits the transaction only if f returns nil and this process still holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle]. If
+// the pool has no free connection, Tx waits for one until ctx ends.
 //
 // The server checks the locks and commits in one call. From the check until the end of the commit, it grants the locks to no other process.
 // Before the check, the transaction does not keep other processes from acquiring a lock that was lost. When a lock is lost or released, the
@@ -26,8 +27,8 @@ import (
 // If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer to the commit did not arrive within a sixth of the TTL, or
 // before ctx ended. The commit may still take effect, but not after another process has acquired one of the locks. Until the outcome is
 // known, the locks are not handed off within this process. If the outcome does not become known, the release gives the locks back to the
-// store. After any other error nothing was changed. Such an error comes from f, wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal
-// by the server, or says that the locks belong to different registries.
+// store. After any other error nothing was changed. Such an error comes from f, wraps [tier.ErrLost], [tier.ErrReleased] or the cause of
+// ctx, is a refusal by the server, or says that the locks belong to different registries.
 func Tx(ctx context.Context, guard tier.Guard, f func(tx *sql.Tx) error) error {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 
 // Tx is the guarded write of PostgreSQL. It calls f in a transaction on a connection of the pool. Tx commits the transaction only if f
 // returns nil and this process still holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle]. The server checks the locks together
-// with the commit, after deferred constraints. If a lock is lost during the transaction, other processes can acquire the lock, and the
-// transaction cannot commit.
+// with the commit, after deferred constraints. From the check until the end of the commit, it grants the locks to no other process. If a
+// lock is lost during the transaction, other processes can acquire the lock, and the transaction cannot commit. If the pool has no free
+// connection, Tx waits for one until ctx ends.
 //
 // The isolation level of the transaction is read committed. If a statement takes longer than the lease TTL, it fails. If a transaction
 // sends nothing for a lease TTL, the server aborts it and frees its row locks. When a lock is lost, the connection is closed at once. f
@@ -27,8 +28,8 @@ import (
 // If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer to the commit did not arrive within a sixth of the TTL, or
 // before ctx ended. The commit may still take effect, but not after another process has acquired one of the locks. Until the outcome is
 // known, the locks are not handed off within this process. If the outcome does not become known, the release gives the locks back to the
-// store. After any other error nothing was changed. Such an error comes from f, wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal
-// by the server, or says that the locks belong to different registries.
+// store. After any other error nothing was changed. Such an error comes from f, wraps [tier.ErrLost], [tier.ErrReleased] or the cause of
+// ctx, is a refusal by the server, or says that the locks belong to different registries.
 func Tx(ctx context.Context, guard tier.Guard, f func(tx pgx.Tx) error) error {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {
