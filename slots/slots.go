@@ -135,7 +135,8 @@ var errMoved = errors.New("the lock goes to another process")
 // Run waits for the lock, and then runs the slots one after another until ctx ends. When ctx has ended, Run waits until f has returned, and
 // returns the cause of ctx. Run returns earlier if the schedule has no further slot; the error then wraps [ErrNoSlot]. It also returns
 // earlier if there is an error that retrying cannot fix. Examples are a schedule that goes backwards, a ledger of another version, a
-// missing permission, and a Redis server that may evict the ledger. If f panics, Run panics, and the slot counts as crashed.
+// missing permission, a closed registry, and a Redis server that may evict the ledger. If f panics, Run panics, and the slot counts as
+// crashed.
 //
 // The context of f carries the hold ([tier.HoldFrom]). It ends when ctx ends or when the lock is lost. An error of f does not end Run. If
 // another process asks for the lock, for example through "tierlock revoke", Run gives it the lock between two slots.
