@@ -33,9 +33,10 @@
 // # Permits
 //
 // A [tier.Semaphore] at path has a separate queue, below path//permits/. The semaphore is independent of the lock at path, and no other
-// library shares it. The number of permits is stored by [tier.Semaphore.SetPermits]. If no number is stored, the number in the keys of the
-// queue applies. A process that passes a different number to [tier.Registry.Semaphore] gets this number instead. If another program puts a
-// key into the queue, the key counts as an entry that wants all permits, or blocks the queue with an error that names the key.
+// library shares it. The number of permits is stored by [tier.Semaphore.SetPermits], in the key path//permits//of. If no number is stored,
+// the number with which the names of the keys in the queue begin applies. A process that passes a different number to
+// [tier.Registry.Semaphore] gets this number instead. If another program puts a key into the queue, the key counts as an entry that wants
+// all permits, or blocks the queue with an error that names the key.
 //
 // # What is promised
 //

@@ -21,7 +21,8 @@
 // The lock excludes redsync with one server, bsm/redislock, Spring's RedisLockRegistry, and every other lock that sets the key with NX and
 // PX. Such a foreign lock sends no notification when it is released, so tierlock's first waiter polls the key every 10 to 100 ms. Waiters
 // of the foreign library also poll, and are not in tierlock's queue. To let these waiters in, tierlock leaves the key free for 25 ms at
-// some transfers. This happens every 100 ms if a foreign lock was seen within the last minute, and otherwise once in ten seconds.
+// some transfers. This happens every 100 ms if a foreign lock was seen within the last minute, and otherwise once in ten seconds. A lock
+// that is held or lingers is not released for them, and neither is a lock that readers hold in turn.
 //
 // Caution: if tierlock processes use the lock all the time, another library can wait long for it. A library that polls more often than
 // every 25 ms gets the lock within ten seconds. redsync polls every 50 to 250 ms. In measurements, redsync got its first lock after 10 s
