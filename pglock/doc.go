@@ -107,8 +107,8 @@
 //     same for a lock and for any number of permits. A transfer to another process costs the commit of the release and its notification. A
 //     waiter needs one more read.
 //   - TryAcquire costs one transaction, which writes nothing if the lock is taken.
-//   - A waiter reads only its neighbors, however long the queue is. Position of [tier.Wait] therefore counts at most the hundred entries
-//     right ahead of it.
+//   - A waiter for a lock reads only its neighbors, however long the queue is. Therefore Position of [tier.Wait] counts at most the hundred
+//     entries right ahead of it.
 //   - A process sends one heartbeat every quarter of the TTL. The cost of a heartbeat grows with the length of the queues in which the
 //     process holds a lock or permits.
 //
