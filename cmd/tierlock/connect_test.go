@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -62,4 +63,21 @@ func TestCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "credentials")
 	need.OK(t, os.WriteFile(file, []byte("digest:user:secret\n"), 0o600))
 	start(t, server.Addr(), commandtest.Under("-auth-file "+file, "/guarded", "true")...).Exits(0)
+}
+
+// Credentials that may read the queue but not the value see the queue.
+func TestQueueIsShownWithoutTheValue(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
+	conn := operate(t, server)
+	if _, err := conn.Create("/tierlock-values", nil, 0, zk.WorldACL(zk.PermAll)); !errors.Is(err, zk.ErrNodeExists) {
+		need.OK(t, err)
+	}
+	need.Get(conn.Create("/tierlock-values/%2Fhidden", nil, 0, zk.DigestACL(zk.PermAll, "user", "secret")))(t)
+	for _, form := range []string{"text", "json"} {
+		p := start(t, server.Addr(), "who", "/hidden", "-o", form)
+		p.Exits(0)
+		p.Says("the value beside the lock cannot be read")
+		p.Prints(p.Stdout, "/hidden")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 )
@@ -18,7 +19,8 @@ func whoSubcommand() *subcommand {
 		help: `Shows the holder of the lock at PATH and the processes that wait, with host, process ID and label. A
 process is one entry, however many of its goroutines hold the lock or wait. Of a semaphore it shows
 which processes have permits, how many, and which wait. If a program saved a value beside the lock, it
-shows the size and the age; tierlock value prints the content.
+shows the size and the age; tierlock value prints the content. If these credentials may not read the
+value, or the store executes no writes, it says so and shows the rest.
 
   tierlock who /jobs/report
 
@@ -31,6 +33,9 @@ that tierlock break takes.
 	}
 }
 
+// valueTimeout limits the wait for the value, so that who shows the queue of a store that answers reads and no writes.
+const valueTimeout = 5 * time.Second
+
 func runWho(ctx context.Context, in *invocation) error {
 	path, err := in.lockPath()
 	if err != nil {
@@ -41,19 +46,28 @@ func runWho(ctx context.Context, in *invocation) error {
 		if err != nil {
 			return err
 		}
+		if in.output != "json" {
+			if err := in.writeQueue(q); err != nil {
+				return err
+			}
+		}
+		ctx, cancel := context.WithTimeout(ctx, valueTimeout)
+		defer cancel()
 		v, err := valueAt(ctx, locks, path)
+		if err != nil { // reading a value takes more permissions than reading the queue, and on most stores a write
+			in.say("the value beside the lock cannot be read: %v", err)
+			v = nil
+		}
 		switch {
-		case err != nil:
-			return err
 		case in.output == "json":
 			return writeJSON(in.stdout, struct {
 				*inspect.Queue
 				Value *value `json:"value,omitempty"`
 			}{q, v}, "  ")
 		case v != nil:
-			defer v.write(in.stdout)
+			v.write(in.stdout)
 		}
-		return in.writeQueue(q)
+		return nil
 	})
 }
 
