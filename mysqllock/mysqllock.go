@@ -18,9 +18,9 @@ import (
 // [Tx] uses one more connection while it runs. Close the registry before db.
 //
 // New blocks until it has a session or ctx ends: give ctx a deadline. It fails at once if an option is wrong, if the tables are missing or
-// have another version, or if a right is missing. It also fails at once if the server or a proxy cannot be used. If the server cannot be
-// reached, the error wraps the cause of ctx. After an error nothing is left in the database. The end of ctx has no effect after New has
-// returned.
+// have a version that New refuses (see [Migrate]), or if a right is missing. It also fails at once if the server or a proxy cannot be used.
+// If the server cannot be reached, the error wraps the cause of ctx. After an error nothing is left in the database. The end of ctx has no
+// effect after New has returned.
 //
 // After a restart or a failover of the server no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
 // an asynchronous replica takes over without their rows: see "What is promised" in the documentation of this package.

@@ -18,9 +18,9 @@ import (
 // BeforeConnect and AfterConnect. One connection renews the session and listens, and up to four send requests. [Tx] uses the connections
 // of pool itself.
 //
-// New fails at once if an option is wrong, if the schema is missing or has another version, or if a permission is missing. It also fails
-// at once if the server or a connection pooler cannot be used. If the server cannot be reached, the error wraps the cause of ctx and names
-// the address. After an error nothing is left in the database. The end of ctx has no effect after New has returned.
+// New fails at once if an option is wrong, if the schema is missing or has a version that it refuses (see [Migrate]), or if a permission is
+// missing. It also fails at once if the server or a connection pooler cannot be used. If the server cannot be reached, the error wraps the
+// cause of ctx and names the address. After an error nothing is left in the database. The end of ctx has no effect after New has returned.
 //
 // Caution: close the registry before the pool. The package does not notice that the pool is closed: locks stay held over the package's own
 // connections, and Tx fails.
