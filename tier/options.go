@@ -63,8 +63,9 @@ func WithLabel(label string) RegistryOption {
 // WithLogger sets the logger of a registry. By default warnings go to [slog.Default], and lines below WARN are dropped.
 //
 //   - WARN: a lock is lost. The session has expired. The store has not answered for T/3, or has not answered at all 3 s after the start.
-//     The store refuses sessions or requests. A queue entry cannot be deleted. A downgrade cannot be written. The lease is unsafe with the
-//     server's configuration. A goroutine waits behind its own process, see [Mutex.Acquire]. A hold was never released, see
+//     The store refuses sessions or requests. The store is in a grace period. Notifications are unavailable. A queue entry cannot be
+//     deleted. A downgrade cannot be written. The lease is unsafe with the server's configuration. A semaphore has another number of
+//     permits than this process gave. A goroutine waits behind its own process, see [Mutex.Acquire]. A hold was never released, see
 //     [WithLeakDetection].
 //   - INFO: the store answers again, with the duration of the outage. There is a new session.
 //   - DEBUG: on ZooKeeper, failed attempts to connect and the lines of the client library.
