@@ -449,8 +449,11 @@ func (p *pool) want(request *second.Demand, store second.Semaphore, free int) in
 		return 0
 	}
 	p.followLocked(store)
-	p.refuseLocked()
 	p.asked = request
+	first := p.gate.first
+	if p.refuseLocked(); p.gate.first != first {
+		p.offerLocked(nil) // the permits that were kept for a waiter that is refused
+	}
 	return p.wantLocked(free, request.Others())
 }
 

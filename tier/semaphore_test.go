@@ -547,6 +547,58 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	}
 }
 
+// A resized store reports a number of permits that the test sets.
+type resized struct {
+	second.Tier
+	permits atomic.Int64
+}
+
+type resizedSemaphore struct {
+	second.Semaphore
+	store *resized
+}
+
+func (r *resized) Semaphore(path string, permits int, o second.Options) (second.Semaphore, error) {
+	sem, err := r.Tier.Semaphore(path, permits, o)
+	return resizedSemaphore{sem, r}, err
+}
+
+func (s resizedSemaphore) Permits() int { return int(s.store.permits.Load()) }
+
+// Permits were kept for a waiter that is refused, because there are fewer permits now. They go to the waiters behind it, or to other
+// processes.
+func TestPermitsThatWereKeptForOneThatIsRefused(t *testing.T) {
+	for _, next := range []bool{false, true} {
+		bubble(t, func(t *testing.T, srv *memory.Server) {
+			store := &resized{Tier: srv.Dial("", sessionTimeout, nil)}
+			store.permits.Store(6)
+			locks := tier.New(store)
+			defer locks.Close()
+			s := locks.Semaphore(pool, 6)
+			one, other, three := take(t, s, 1), take(t, s, 1), take(t, s, 3)
+			big := ask(soon(t), s, 5).blocked(t)
+			var small *call[*tier.Permits]
+			want := 1
+			if next {
+				small, want = ask(soon(t), s, 2).blocked(t), 3
+			}
+			release(t, three)
+			big.blocked(t)
+			store.permits.Store(4)
+			release(t, other) // the request then finds out that big wants too many
+			wantTaken(t, srv, fmt.Sprintf("a waiter is behind: %t", next), want)
+			<-big.done
+			wantErr(t, "more than there are", big.err, tier.ErrTooManyPermits)
+			if next {
+				release(t, small.granted(t))
+			}
+			time.Sleep(time.Second) // the timer of the kept permits would fire
+			release(t, one)
+			wantTaken(t, srv, "at the end", 0)
+		})
+	}
+}
+
 // A large request gets the kept permits of its process. Only the other permits that it needs have to come from the store.
 func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 	limited(t, 5, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
