@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -327,8 +326,7 @@ type pool struct {
 // A permit is one of the permits that the store granted in one write.
 type permit struct {
 	second.Permit
-	since   time.Duration
-	budgets float64 // for how many budgets the permit may stay in this process while other processes wait
+	stay
 }
 
 // enter waits until it has k permits, or ctx ends.
@@ -386,7 +384,7 @@ func (p *pool) withdraw(w *waiter[Permits]) {
 	first := p.gate.first == w
 	served := !p.gate.leave(w) && w.refusal == nil
 	if first {
-		p.offerLocked(nil)
+		p.offerLocked(nil, false)
 	}
 	p.mu.Unlock()
 	if served { // when the registry is closed, the permits end with the session
@@ -424,7 +422,7 @@ func (p *pool) requestLocked() {
 		case err != nil && ctx.Err() == nil: // if ctx has ended, the request was cancelled, and the present waiters may have come after that
 			p.gate.refuse(err, func(one *Permits) bool { return one.semaphore.store.Equal(store) })
 		}
-		rest := p.offerLocked(p.portionOf(permits))
+		rest := p.offerLocked(p.portionOf(permits), true)
 		p.answeredLocked()
 		p.mu.Unlock()
 		p.giveBack(rest)
@@ -439,9 +437,8 @@ func (p *pool) answeredLocked() {
 	}
 }
 
-// want returns how many of the free permits the request takes. It takes permits for the first waiters: at most the share of this process,
-// but always as many as the first waiter wants. If some of the permits do not complete a request now, the next release in this process
-// completes it. In strict order only the first waiter counts, so that each waiter queues among the processes.
+// want returns how many of the free permits the request takes. If some of them do not complete a request now, the next release in this
+// process completes it.
 func (p *pool) want(request *second.Demand, store second.Semaphore, free int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -452,7 +449,7 @@ func (p *pool) want(request *second.Demand, store second.Semaphore, free int) in
 	p.asked = request
 	first := p.gate.first
 	if p.refuseLocked(); p.gate.first != first {
-		p.offerLocked(nil) // the permits that were kept for a waiter that is refused
+		p.offerLocked(nil, false) // the permits that were kept for a waiter that is refused
 	}
 	return p.wantLocked(free, request.Others())
 }
@@ -479,102 +476,80 @@ func (p *pool) followLocked(store second.Semaphore) {
 }
 
 func (p *pool) wantLocked(free, others int) int {
-	if p.gate.empty() {
-		return 0
-	}
-	share, wanted := (p.permits-1)/(1+others)+1, 0 // rounded up
-	for w := p.gate.first; w != nil && wanted < p.permits; w = w.next {
-		wanted += w.seat.count
-		if w.seat.count > 1 { // with a smaller share, most requests would leave a remainder that is too small for the next one
-			share = max(share, 2*w.seat.count)
-		}
-		if w.seat.semaphore.options.strict {
-			break
-		}
-	}
-	if free += len(p.kept); free < p.gate.first.seat.count {
-		return 0
-	}
-	return max(min(wanted, share, free)-len(p.kept), 0)
+	s := supply{total: p.permits, others: others, free: free, kept: len(p.kept)}
+	return s.take(p.headLocked(p.permits))
 }
 
-// idleTrips is the number of round trips for which a permit is idle when it moves to another process: the release, the read of the queue,
-// and the taking. A lock that moves is idle for one round trip. Permits stay in the process for idleTrips budgets.
-const idleTrips = 3
+// headLocked returns what the waiters at the head of the gate want: the first ones that want n permits together, and the next one.
+func (p *pool) headLocked(n int) (head []wish) {
+	for w := p.gate.first; w != nil && n >= 0; w = w.next {
+		o := w.seat.semaphore.options
+		head = append(head, wish{w.seat.count, o.budget(), o.strict})
+		n -= w.seat.count
+	}
+	return head
+}
 
-// portionOf determines for how long granted permits may stay in this process. If they are only a part of all permits, they stay longer in
-// proportion, but at most for one portion per process that queues. The other processes wait as long as if each of them had all permits in
-// turn, but fewer permits have to move.
+// portionOf returns the permits of a grant, with the time for which they may stay in this process.
 func (p *pool) portionOf(permits []second.Permit) []permit {
-	parts := float64(p.permits) / float64(len(permits))
-	queueing := float64(1 + p.request.Others())
-	now, budgets := p.registry.now(), idleTrips*min(parts, queueing)
+	limit := stay{p.registry.now(), budgetsOf(len(permits), p.permits, p.request.Others())}
 	all := make([]permit, len(permits))
 	for i, one := range permits {
-		all[i] = permit{one, now, budgets}
+		all[i] = permit{one, limit}
 	}
 	return all
-}
-
-// ends returns the time at which a permit has to leave the process. The parameter alone is the last time at which no other process was
-// waiting.
-func (one permit) ends(alone, budget time.Duration) time.Duration {
-	stay := min(one.budgets*float64(budget), math.MaxInt64/2)
-	return max(alone, one.since) + time.Duration(stay)
 }
 
 // release hands permits off to local waiters, as far as that is fair. It gives the other permits back to the store.
 func (p *pool) release(permits *Permits) error {
 	p.mu.Lock()
 	p.haveLocked(-len(permits.taken), p.registry.now())
-	fair, rest := p.sortLocked(permits.taken)
-	rest = append(rest, p.offerLocked(fair)...)
+	rest := p.offerLocked(permits.taken, false)
 	p.mu.Unlock()
 	return p.giveBack(rest)
 }
 
-// sortLocked separates permits that may stay in the process from those that have to go. Permits may stay while no other process waits,
-// and otherwise for their budgets. The budgets run from the grant or, if that is later, from the last check before another process was
-// seen. Permits never stay without a valid lease or while the connection is down.
-func (p *pool) sortLocked(permits []permit) (fair, due []permit) {
-	if p.gate.empty() || p.registry.second.Err() != nil {
-		return nil, permits
-	}
-	now := p.registry.now()
-	if !p.last.Contended() && !p.request.Contended() {
-		p.alone = now
-	}
-	for _, one := range permits {
-		if one.ErrAt(now) == nil && one.Leased() && now < one.ends(p.alone, p.budgetLocked()) {
-			fair = append(fair, one)
-		} else {
-			due = append(due, one)
-		}
-	}
-	return fair, due
+// offerLocked offers permits, and the kept ones, to the waiters. Either the store has just granted the permits, or a goroutine has released
+// them. When the first waiter has changed, offerLocked is called without permits. It returns those that have to go back to the store.
+func (p *pool) offerLocked(permits []permit, granted bool) (rest []permit) {
+	return p.applyLocked(p.viewLocked(permits, granted).assign(), permits)
 }
 
-// budgetLocked returns the budget of the first waiter.
-func (p *pool) budgetLocked() time.Duration { return p.gate.first.seat.semaphore.options.budget() }
-
-// offerLocked gives the given permits and the kept permits to the waiters. When the first waiter has changed, it is called without permits.
-// offerLocked returns the permits that have to go back to the store.
-//
-// If the first waiter wants more permits than are available, they are kept for it only if releases within this process can complete its
-// request. Otherwise two processes that each kept a part would deadlock.
-func (p *pool) offerLocked(permits []permit) (rest []permit) {
-	kept, due := p.sortLocked(p.kept)
-	left := p.serveLocked(slices.Concat(kept, permits))
-	older := max(len(left)-len(permits), 0)
-	fair, rest := p.sortLocked(left[older:])
-	p.kept = slices.Concat(left[:older], fair)
-	if p.gate.empty() || p.taken+len(p.kept) < p.gate.first.seat.count {
-		rest = append(rest, fair...)
-		due = append(due, left[:older]...)
-		p.kept = nil
+// viewLocked describes the pool to the policy. The spares are the kept permits, and then the given ones.
+func (p *pool) viewLocked(permits []permit, granted bool) poolView {
+	n := len(p.kept) + len(permits)
+	v := poolView{now: p.registry.now(), alone: p.alone, taken: p.taken, waiters: p.headLocked(n), spares: make([]spare, n)}
+	if len(v.waiters) == 0 { // the rest of the view does not matter, and there may be no request
+		return v
 	}
+	v.contended = p.last.Contended() || p.request.Contended()
+	v.away = p.registry.second.Err() != nil
+	for i, one := range slices.Concat(p.kept, permits) {
+		v.spares[i] = spare{one.stay, granted && i >= len(p.kept), one.ErrAt(v.now) == nil && one.Leased()}
+	}
+	return v
+}
+
+// applyLocked does what the policy has decided about the spares: the kept permits, and then the given ones. It returns those of the given
+// ones that have to go back to the store.
+func (p *pool) applyLocked(decided verdict, permits []permit) (rest []permit) {
+	var served, still, due []permit
+	for i, one := range slices.Concat(p.kept, permits) {
+		switch fate := decided.fates[i]; {
+		case fate == handedOut:
+			served = append(served, one)
+		case fate == kept:
+			still = append(still, one)
+		case i < len(p.kept):
+			due = append(due, one)
+		default:
+			rest = append(rest, one)
+		}
+	}
+	p.kept, p.alone = still, decided.alone
+	p.serveLocked(served)
 	p.dropLocked(due) // not returned with rest: the loss of one of these is no error of the goroutine that releases the others
-	p.changedLocked()
+	p.changedLocked(decided.until)
 	return rest
 }
 
@@ -584,10 +559,10 @@ func (p *pool) haveLocked(more int, now time.Duration) {
 	p.moved = now
 }
 
-// serveLocked gives permits to the first waiters, in order, and serves only whole requests. It returns the remaining permits.
-func (p *pool) serveLocked(permits []permit) []permit {
+// serveLocked gives permits to the first waiters, in order. The permits are those of whole requests.
+func (p *pool) serveLocked(permits []permit) {
 	now := p.registry.now()
-	for !p.gate.empty() && p.gate.first.seat.count <= len(permits) {
+	for len(permits) > 0 {
 		seat := &p.gate.first.seat
 		k := seat.count
 		seat.taken, seat.since = permits[:k:k], now
@@ -595,7 +570,6 @@ func (p *pool) serveLocked(permits []permit) []permit {
 		permits = permits[k:]
 		p.gate.admit()
 	}
-	return permits
 }
 
 // dropLocked gives up unused permits.
@@ -617,18 +591,15 @@ func (p *pool) giveBack(permits []permit) error {
 	return p.store.Release(all)
 }
 
-// changedLocked notifies the request that the demand has changed. It also sets the timer for the kept permits that have to leave next.
-func (p *pool) changedLocked() {
+// changedLocked notifies the request that the demand has changed. It also sets the timer for the kept permits: the first of them has to
+// leave at the time until.
+func (p *pool) changedLocked(until time.Duration) {
 	p.alarmLocked()
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
 	if len(p.kept) > 0 {
-		end := time.Duration(math.MaxInt64)
-		for _, one := range p.kept {
-			end = min(end, one.ends(p.alone, p.budgetLocked()))
-		}
-		p.expiry = time.AfterFunc(end-p.registry.now(), func() {
+		p.expiry = time.AfterFunc(until-p.registry.now(), func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.expireLocked()
@@ -643,24 +614,9 @@ func (p *pool) changedLocked() {
 	}
 }
 
-// expireLocked gives up the permits that were kept for long enough. If the remaining kept permits cannot complete the first request, it
-// gives them up as well. Since the timer fired, the kept permits may have changed, and there may be none.
-func (p *pool) expireLocked() {
-	if len(p.kept) == 0 {
-		return
-	}
-	now, budget := p.registry.now(), p.budgetLocked()
-	left := slices.DeleteFunc(slices.Clone(p.kept), func(one permit) bool { return one.ends(p.alone, budget) <= now })
-	if len(left) == len(p.kept) {
-		return // the timer was stopped too late, and another timer is set
-	}
-	if p.taken+len(left) < p.gate.first.seat.count {
-		left = nil
-	}
-	p.dropLocked(slices.DeleteFunc(p.kept, func(one permit) bool { return slices.Contains(left, one) }))
-	p.kept = left
-	p.changedLocked()
-}
+// expireLocked gives up the permits that were kept for long enough. If the timer was stopped too late, the kept permits have changed since
+// it fired: there may be none, or none whose time is over.
+func (p *pool) expireLocked() { p.applyLocked(p.viewLocked(nil, false).expire(), nil) }
 
 // wait describes the wait of w. The wait started at begun.
 func (p *pool) wait(_ context.Context, w *waiter[Permits], begun time.Duration) Wait {
