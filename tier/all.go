@@ -134,6 +134,16 @@ func (b *Bundle) Release() error {
 	return releaseAll(b.taken)
 }
 
+// ReleaseUnsettled releases the locks in reverse order, each like [Hold.ReleaseUnsettled], and returns all errors.
+func (b *Bundle) ReleaseUnsettled() error {
+	for _, h := range b.taken {
+		if !h.released.Load() {
+			h.own.grant.Unsettle()
+		}
+	}
+	return b.Release()
+}
+
 // releaseAll releases the holds in reverse order. If a callback panics or ends the goroutine, releaseAll still releases the other holds.
 func releaseAll(holds []*Hold) (err error) {
 	if len(holds) == 0 {

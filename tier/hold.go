@@ -172,6 +172,19 @@ func (h *Hold) Release() error {
 	return context.Cause(life)
 }
 
+// ReleaseUnsettled is [Hold.Release] for a holder whose last write may still be under way, for example after a timeout. The lock is not
+// handed off within this process. It goes back to the store, and the next owner has a higher token, also if it is a goroutine of this
+// process. A resource that refuses lower tokens therefore refuses the late write.
+//
+// ReleaseUnsettled takes one round trip and returns the same errors as Release. If other holds of the same ownership remain, the lock is
+// given back after the release of the last of them.
+func (h *Hold) ReleaseUnsettled() error {
+	if !h.released.Load() { // otherwise another owner may use the grant
+		h.own.grant.Unsettle()
+	}
+	return h.Release()
+}
+
 // ReleaseAt releases the hold at t, in the background, and returns nil at once. Use it to hold a lock for a minimum time. The hold and its
 // contexts stay valid until t, or until Release is called. The error of the release at t is discarded. If t has passed, ReleaseAt is the
 // same as Release.

@@ -31,6 +31,9 @@ func (c *Contender) RevokeRequested() <-chan struct{} {
 // Idle reports whether no guarded write may still take effect.
 func (c *Contender) Idle() bool { return c.pending.Load() == 0 }
 
+// Unsettle makes Idle return false from now on.
+func (c *Contender) Unsettle() { c.pending.Add(1) }
+
 // Leased returns true, because the lease shows whether the lock is held.
 func (c *Contender) Leased() bool { return true }
 

@@ -125,6 +125,9 @@ type Grant interface {
 	// Idle reports whether all requests that were sent under the grant have been answered. A request without an answer may still take
 	// effect, even under the next holder of the grant.
 	Idle() bool
+	// Unsettle makes Idle return false from now on. The program calls it when something that it sent elsewhere under the grant may still take
+	// effect.
+	Unsettle()
 	// Leased reports whether a lease shows until when this process has the lock. Without a lease, only the store knows whether this process
 	// has the lock. Confirm then asks the store, and waits for a second at most.
 	Leased() bool

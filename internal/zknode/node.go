@@ -221,6 +221,8 @@ func (g grant) Contended() *second.Contention { return g.now().contended }
 
 func (g grant) Idle() bool { return g.writing.Load() == 0 }
 
+func (g grant) Unsettle() { g.writing.Add(1) }
+
 func (g grant) Leased() bool { return g.leased() }
 
 // confirmWithin limits the wait for the server's answer.

@@ -439,6 +439,7 @@ func (x *place) Token() int64                     { return x.Contender.Token }
 func (x *place) Contended() *second.Contention    { return x.contended.Load() }
 func (x *place) RevokeRequested() <-chan struct{} { return x.revoked }
 func (x *place) Idle() bool                       { return x.writes.Load() == 0 || x.side.world.scope.seed.hasty }
+func (x *place) Unsettle()                        { x.writes.Add(1) }
 func (x *place) Leased() bool                     { return true }
 func (x *place) Confirm() bool                    { return x.Err() == nil }
 func (x *place) ValidUntil() time.Time            { return time.Now().Add(lease) }

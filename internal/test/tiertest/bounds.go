@@ -295,6 +295,9 @@ func givenUpOnce(s *scene) {
 	if !h.Idle() || !h.Leased() && !h.Confirm() {
 		s.Errorf("a grant under which nothing was sent is idle: %t, confirmed: %t", h.Idle(), h.Confirm())
 	}
+	if h.Unsettle(); h.Idle() {
+		s.Errorf("a grant is idle although the program has unsettled it")
+	}
 	begun, late := time.Now(), s.delay(a)
 	s.release(h)
 	if took := time.Since(begun); took < late {
