@@ -37,6 +37,7 @@ func (in *invocation) subcommands() []*subcommand {
 		whoSubcommand(),
 		watchSubcommand(),
 		valueSubcommand(),
+		agentSubcommand(),
 		revokeSubcommand(),
 		breakSubcommand(),
 		permitsSubcommand(),

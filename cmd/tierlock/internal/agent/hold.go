@@ -1,0 +1,586 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/second"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// A wish is what a client wants to hold.
+type wish struct {
+	paths   []string
+	mode    string // "", "read" or "write"
+	permits int    // 0 for a lock
+	of      int
+	wait    time.Duration
+	limited bool // wait is given
+	listen  []string
+	label   string
+}
+
+const maxLabel = 64
+
+func parseWish(r *request) (w wish, err error) {
+	w.paths, w.mode = r.list("path"), r.text("mode")
+	w.permits, w.of = int(r.number("permits", 32)), int(r.number("of", 32))
+	w.wait, w.limited = r.limit("wait")
+	w.listen, w.label = r.words("listen", "contended", "revoke"), second.Text(r.text("label"))
+	switch {
+	case len(w.paths) == 0:
+		r.wrong("the parameter path is missing")
+	case w.mode != "" && w.mode != "read" && w.mode != "write":
+		r.wrong("mode is %q; want read or write, or none for a mutex", w.mode)
+	case (w.permits == 0) != (w.of == 0):
+		r.wrong("permits and of belong together: permits=2&of=5 takes 2 of 5 permits")
+	case w.permits > 0 && (w.mode != "" || len(w.paths) > 1 || slices.Contains(w.listen, "revoke")):
+		r.wrong("permits are of one path, without a mode, and cannot be revoked")
+	case len(w.paths) > 1 && w.tries():
+		r.wrong("wait=0 is for one path")
+	case len(w.label) > maxLabel:
+		r.wrong("the label is longer than %d bytes", maxLabel)
+	}
+	return w, r.check()
+}
+
+func (w *wish) reads() bool { return w.mode == "read" }
+func (w *wish) tries() bool { return w.limited && w.wait == 0 }
+
+func (w *wish) places() (places []place) {
+	for _, path := range w.paths {
+		places = append(places, place{path, w.permits > 0})
+	}
+	return places
+}
+
+// mutex returns the lock at path, on the side that the client wants.
+func (w *wish) mutex(locks *tier.Registry, path string) *tier.Mutex {
+	switch w.mode {
+	case "read":
+		return locks.RWMutex(path).Reader()
+	case "write":
+		return locks.RWMutex(path).Writer()
+	}
+	return locks.Mutex(path)
+}
+
+// A tenure is what the registry has granted for a wish.
+type tenure interface {
+	Err() error
+	Context(ctx context.Context) context.Context
+	Release() error
+}
+
+// acquire waits for what the client wants.
+func (w *wish) acquire(ctx context.Context, locks *tier.Registry) (tenure, error) {
+	if w.limited && w.wait > 0 {
+		limited, cancel := context.WithTimeoutCause(ctx, w.wait, tier.ErrWaitLimit)
+		defer cancel()
+		ctx = limited
+	}
+	switch {
+	case w.permits > 0 && w.tries():
+		return granted(locks.Semaphore(w.paths[0], w.of).TryAcquire(ctx, w.permits))
+	case w.permits > 0:
+		return granted(locks.Semaphore(w.paths[0], w.of).Acquire(ctx, w.permits))
+	case w.tries():
+		return granted(w.mutex(locks, w.paths[0]).TryAcquire(ctx))
+	case len(w.paths) == 1:
+		return granted(w.mutex(locks, w.paths[0]).Acquire(ctx))
+	}
+	var all []*tier.Mutex
+	for _, path := range w.paths {
+		all = append(all, w.mutex(locks, path))
+	}
+	return granted(tier.AcquireAll(ctx, all...))
+}
+
+// granted returns nil with an error. Without it, a nil *tier.Hold would become a tenure that is not nil.
+func granted[T tenure](t T, err error) (tenure, error) {
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// A hold is what one client holds. It ends once: by a release, by the end of the connection or of the process, because it was not renewed,
+// or because the lock is lost.
+type hold struct {
+	agent *Agent
+	id    string
+	wish  wish
+	peer  *peer
+	seats map[place]*seat
+
+	until atomic.Int64 // when the hold ends without a renewal, on the agent's clock
+
+	mu       sync.Mutex // guards the fields below
+	tenure   tenure
+	ended    bool            // the tenure is being released
+	notified map[string]bool // the events that were sent, or will not be sent
+	heeds    map[string]bool // the events for which the client listens
+
+	events chan string
+	over   chan struct{} // closed when the hold has ended
+	ending sync.Once
+	err    error // the result of the release; valid when over is closed
+}
+
+// An event is a line of the stream of a hold.
+type event struct {
+	Event  string            `json:"event"`
+	ID     string            `json:"id,omitempty"`
+	Token  string            `json:"token,omitempty"`
+	Tokens map[string]string `json:"tokens,omitempty"`
+	Valid  *int64            `json:"valid_ms,omitempty"`
+	Renew  int64             `json:"renew_ms,omitempty"`
+	Cause  string            `json:"cause,omitempty"`
+	Error  string            `json:"error,omitempty"`
+}
+
+// hold acquires what the client wants, and streams events for as long as the client holds it.
+func (a *Agent) hold(w http.ResponseWriter, r *request) error {
+	want, err := parseWish(r)
+	if err == nil {
+		_, err = r.body(0)
+	}
+	if err == nil {
+		err = a.permit(r.peer, want.paths...)
+	}
+	if err != nil {
+		return err
+	}
+	if a.closing.Load() {
+		return tier.ErrClosed
+	}
+	ctx, done := r.peer.attend(r.Context())
+	defer done()
+	seats := a.sit(&want, r.peer)
+	got, err := want.acquire(ctx, a.locks)
+	if err != nil {
+		a.rise(seats)
+		return a.explain(err, want.permits > 0)
+	}
+	h := a.begin(&want, r.peer, seats, got)
+	defer h.end(true) // whatever happens here, the lock is not kept
+	h.stream(ctx, w)
+	return nil
+}
+
+// sit records that a client waits, and tells the holders that listen.
+func (a *Agent) sit(want *wish, p *peer) map[place]*seat {
+	seats := make(map[place]*seat)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, at := range want.places() {
+		if a.places[at] == nil {
+			a.places[at] = make(map[*seat]bool)
+		}
+		for one := range a.places[at] {
+			if one.hold != nil && !want.tries() && !(one.reads && want.reads()) {
+				one.hold.notify("contended")
+			}
+		}
+		seats[at] = &seat{peer: p, label: want.label, reads: want.reads(), since: time.Now()}
+		a.places[at][seats[at]] = true
+	}
+	return seats
+}
+
+func (a *Agent) rise(seats map[place]*seat) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for at, one := range seats {
+		if delete(a.places[at], one); len(a.places[at]) == 0 {
+			delete(a.places, at)
+		}
+	}
+}
+
+// explain names the client of this host that holds the lock, if a wait has ended because of it. The registry sees only goroutines.
+func (a *Agent) explain(err error, permits bool) error {
+	wait := (*tier.WaitError)(nil)
+	if !errors.As(err, &wait) || wait.Here == nil {
+		return err
+	}
+	for _, one := range a.clients(place{wait.Path, permits}) {
+		if one.Holds {
+			f := describe(err)
+			return &failure{f.status, f.code, fmt.Errorf("waited %v for %s: held on this host by process %d (%s) since %s",
+				wait.Waited.Round(time.Millisecond), wait.Path, one.PID, cmp.Or(one.Command, "unknown"), one.Since.Format(time.RFC3339))}
+		}
+	}
+	return err
+}
+
+// begin makes the client a holder.
+func (a *Agent) begin(want *wish, p *peer, seats map[place]*seat, got tenure) *hold {
+	h := &hold{
+		agent: a, id: rand.Text(), wish: *want, peer: p, seats: seats, tenure: got,
+		notified: make(map[string]bool), heeds: make(map[string]bool), events: make(chan string, 2), over: make(chan struct{}),
+	}
+	h.renew(a.clock.Now())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.holds[h.id] = h
+	for _, one := range seats {
+		one.hold, one.since = h, time.Now()
+	}
+	return h
+}
+
+// renew extends the hold. received is when the request arrived.
+func (h *hold) renew(received time.Duration) { h.until.Store(int64(received + h.agent.config.Lease)) }
+
+// expired reports whether the hold was not renewed in time.
+func (h *hold) expired() bool { return h.agent.clock.Now() >= time.Duration(h.until.Load()) }
+
+// valid returns for how long the client may count on the hold from now on. It is less than usual if the lease of the agent's own session
+// ends soon.
+func (h *hold) valid() time.Duration {
+	valid := h.agent.validity()
+	for _, end := range h.ends() {
+		valid = min(valid, time.Until(end)-h.agent.margin())
+	}
+	return max(valid, 0)
+}
+
+// ends returns when the leases of the locks end.
+func (h *hold) ends() (ends []time.Time) {
+	switch t := h.held().(type) {
+	case *tier.Permits:
+		return []time.Time{t.ValidUntil()}
+	default:
+		for _, one := range holdsOf(t) {
+			ends = append(ends, one.ValidUntil())
+		}
+	}
+	return ends
+}
+
+func (h *hold) held() tenure {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tenure
+}
+
+// holdsOf returns the holds of a tenure that is no tenure of permits.
+func holdsOf(t tenure) []*tier.Hold {
+	switch t := t.(type) {
+	case *tier.Hold:
+		return []*tier.Hold{t}
+	case *tier.Bundle:
+		return t.Holds()
+	}
+	return nil
+}
+
+func (h *hold) tokens() (e event) {
+	text := func(token int64) string { return strconv.FormatInt(token, 10) }
+	switch t := h.held().(type) {
+	case *tier.Permits:
+		e.Token = text(t.Token())
+	case *tier.Hold:
+		e.Token = text(t.Token())
+	case *tier.Bundle:
+		e.Tokens = make(map[string]string)
+		for _, one := range t.Holds() {
+			e.Tokens[one.Path()] = text(one.Token())
+		}
+	}
+	return e
+}
+
+// notify sends an event to the client if it listens for that event. Each event is sent once.
+func (h *hold) notify(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.heeds[name] && !h.notified[name] {
+		h.notified[name] = true
+		h.events <- name // does not block: the channel has room for each event
+	}
+}
+
+// heed makes the client listen for an event from now on.
+func (h *hold) heed(name string) {
+	h.mu.Lock()
+	known := h.heeds[name]
+	h.heeds[name] = true
+	h.mu.Unlock()
+	if known {
+		return
+	}
+	for _, raised := range signals(h.held(), name) {
+		go func() {
+			select {
+			case <-raised:
+				h.notify(name)
+			case <-h.over:
+			}
+		}()
+	}
+	if name == "contended" && h.agent.waits(h) {
+		h.notify(name)
+	}
+}
+
+// signals returns the channels that are closed when other hosts want what t holds. Permits have none.
+func signals(t tenure, name string) (all []<-chan struct{}) {
+	if name == "revoke" {
+		for _, one := range holdsOf(t) {
+			all = append(all, one.RevokeRequested()) // from now on a request also ends the local hand-off
+		}
+		return all
+	}
+	guard, ok := t.(tier.Guard)
+	if !ok {
+		return nil
+	}
+	// Hold.Contended would end the local hand-off, but the hand-off budget is for all clients of the host together.
+	of, _ := tier.GuardOf(guard) // after an error, the client has released meanwhile
+	for _, grant := range of.Grants {
+		all = append(all, grant.Contended().C())
+	}
+	return all
+}
+
+// waits reports whether another client of the host waits because of h.
+func (a *Agent) waits(h *hold) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for at := range h.seats {
+		for one := range a.places[at] {
+			if one.hold == nil && !(one.reads && h.wish.reads()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stream sends the events of the hold until it ends.
+func (h *hold) stream(ctx context.Context, w http.ResponseWriter) {
+	a, s := h.agent, newStream(w, h.agent.margin())
+	lost := lossOf(h.held())
+	for _, name := range h.wish.listen {
+		h.heed(name)
+	}
+	first := h.tokens()
+	valid := h.valid().Milliseconds()
+	first.Event, first.ID, first.Valid, first.Renew = "acquired", h.id, &valid, h.agent.renewal()
+	alive := a.clock.Now() + a.margin()
+	evicted := a.evicted.Done()
+	for ok := s.write(first); ok; {
+		now := a.clock.Now()
+		timer := time.NewTimer(max(a.clock.Left(min(alive, time.Duration(h.until.Load()))), 0))
+		select {
+		case <-ctx.Done():
+			ok = false
+		case <-h.over:
+			s.write(event{Event: "released"})
+			ok = false
+		case <-lost:
+			if err := h.held().Err(); errors.Is(err, tier.ErrLost) {
+				s.write(event{Event: "lost", Cause: string(second.CauseOf(err)), Error: err.Error()})
+				ok = false
+			}
+			lost = nil // otherwise a bundle was released, and over follows
+		case <-evicted:
+			ok = s.write(event{Event: "lost", Cause: "close", Error: "the agent ends"})
+			evicted = nil // the hold keeps the lock until the client has seen this, or cannot count on the hold any more
+		case name := <-h.events:
+			ok = s.write(event{Event: name})
+		case <-timer.C:
+			switch {
+			case h.expired():
+				s.write(event{Event: "lost", Cause: "lease", Error: fmt.Sprintf("not renewed for %v", a.config.Lease)})
+				ok = false
+			case now >= alive:
+				ok, alive = s.write(event{Event: "alive"}), now+a.margin()
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// lossOf returns a channel that is closed when t is lost. For a bundle, a release closes the channel, too.
+func lossOf(t tenure) <-chan struct{} {
+	if t, ok := t.(interface{ Lost() <-chan struct{} }); ok {
+		return t.Lost()
+	}
+	return t.Context(context.Background()).Done()
+}
+
+// renewal returns how often a client should renew, in milliseconds.
+func (a *Agent) renewal() int64 { return max((a.validity() / 3).Milliseconds(), 1) }
+
+// end ends the hold, once. Unless it is settled, the next owner gets a higher token. end returns the result of the release.
+func (h *hold) end(unsettled bool) error {
+	h.ending.Do(func() {
+		h.agent.mu.Lock()
+		delete(h.agent.holds, h.id)
+		h.agent.mu.Unlock()
+		h.agent.rise(h.seats)
+		h.mu.Lock()
+		h.ended = true
+		held := h.tenure
+		h.mu.Unlock()
+		if doubtful, ok := held.(interface{ ReleaseUnsettled() error }); ok && unsettled {
+			h.err = doubtful.ReleaseUnsettled()
+		} else {
+			h.err = held.Release()
+		}
+		close(h.over)
+	})
+	<-h.over
+	return h.err
+}
+
+// find returns the hold with the id of the request, if it belongs to the process of the request.
+func (a *Agent) find(r *request, id string) (*hold, error) {
+	a.mu.Lock()
+	h := a.holds[id]
+	a.mu.Unlock()
+	switch {
+	case id == "":
+		return nil, invalid("the parameter id is missing")
+	case h == nil:
+		return nil, &failure{http.StatusNotFound, "unknown_id", errors.New("no hold has this id; it may have ended")}
+	case !h.peer.same(r.peer):
+		return nil, &failure{http.StatusForbidden, "forbidden", fmt.Errorf("the hold belongs to %v, and the request comes from %v", h.peer, r.peer)}
+	}
+	return h, nil
+}
+
+// A renewal is the answer to a request to renew.
+type renewal struct {
+	Valid int64    `json:"valid_ms"`
+	Renew int64    `json:"renew_ms"`
+	Ended []string `json:"ended,omitempty"`
+}
+
+func (a *Agent) renew(r *request) (any, error) {
+	received := a.clock.Now()
+	a.clock.Ask()
+	ids := r.list("id")
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	valid := a.validity()
+	answer := renewal{Renew: a.renewal()}
+	for _, id := range ids {
+		h, err := a.find(r, id)
+		if f := (*failure)(nil); errors.As(err, &f) && f.code == "forbidden" {
+			return nil, err
+		}
+		if err != nil || h.expired() || h.held().Err() != nil || a.evicted.Err() != nil {
+			answer.Ended = append(answer.Ended, id)
+			continue
+		}
+		h.renew(received)
+		valid = min(valid, h.valid())
+	}
+	answer.Valid = valid.Milliseconds()
+	return answer, nil
+}
+
+func (a *Agent) release(r *request) (any, error) {
+	id, unsettled := r.text("id"), r.text("unsettled")
+	if unsettled != "" && unsettled != "1" {
+		r.wrong("unsettled is %q; want 1, or nothing", unsettled)
+	}
+	err := r.check()
+	if err != nil {
+		return nil, err
+	}
+	h, err := a.find(r, id)
+	if err != nil {
+		return nil, err
+	}
+	if h.expired() { // the client had to stop before, so this is no clean release
+		unsettled = "1"
+		err = second.Lost(second.ByLease, "the hold was not renewed for %v", a.config.Lease)
+	}
+	return struct{}{}, cmp.Or(err, h.end(unsettled == "1"))
+}
+
+func (a *Agent) listen(r *request) (any, error) {
+	id, names := r.text("id"), r.words("for", "contended", "revoke")
+	if len(names) == 0 {
+		r.wrong("the parameter for is missing")
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	h, err := a.find(r, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		h.heed(name)
+	}
+	return struct{}{}, nil
+}
+
+// downgrade makes a writer a reader. The reader is acquired first, so no other writer comes between.
+func (a *Agent) downgrade(r *request) (any, error) {
+	id := r.text("id")
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	h, err := a.find(r, id)
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	writer, ok := h.tenure.(*tier.Hold)
+	switch {
+	case h.ended:
+		return nil, tier.ErrReleased
+	case !ok || h.wish.mode == "":
+		return nil, invalid("only a hold with mode=write of one path can be downgraded")
+	case writer.Shared():
+		return struct{}{}, nil
+	}
+	reader, err := a.locks.RWMutex(h.wish.paths[0]).RAcquire(writer.Context(r.Context()))
+	if err != nil {
+		return nil, err
+	}
+	h.tenure = reader
+	return struct{}{}, writer.Release()
+}
+
+// A stream writes lines to a client.
+type stream struct {
+	w      http.ResponseWriter
+	within time.Duration // for how long a write may block
+	begun  bool
+}
+
+func newStream(w http.ResponseWriter, within time.Duration) *stream {
+	return &stream{w: w, within: within}
+}
+
+// write sends a line. It returns false if the client does not read.
+func (s *stream) write(line any) bool {
+	if !s.begun {
+		s.w.Header().Set("Content-Type", "application/x-ndjson")
+		s.begun = true
+	}
+	control := http.NewResponseController(s.w)
+	_ = control.SetWriteDeadline(time.Now().Add(s.within)) // an error shows in the write
+	defer control.SetWriteDeadline(time.Time{})
+	return json.NewEncoder(s.w).Encode(line) == nil && control.Flush() == nil
+}

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// identify asks the kernel which process opened the connection. For a process in another pid namespace the kernel answers 0.
+func (p *peer) identify() {
+	conn, ok := p.Conn.(*net.UnixConn)
+	if !ok {
+		return
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) { // an error means that the connection is closed
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			p.pid, p.uid, p.gid = int(cred.Pid), int(cred.Uid), int(cred.Gid)
+		}
+	})
+}
+
+// watch calls died when the process of the client ends, and returns a function that ends the watch. The connection alone does not show it:
+// a child of the process may have inherited the connection.
+func (p *peer) watch(died func()) (unwatch func()) {
+	if p.pid == 0 || p.pid == os.Getpid() {
+		return func() {}
+	}
+	fd, err := p.open()
+	switch {
+	case err == unix.ESRCH:
+		died()
+		return func() {}
+	case err != nil: // the kernel is older than 5.10
+		return func() {}
+	}
+	file := os.NewFile(uintptr(fd), "process")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		file.Close()
+		return func() {}
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := raw.Read(func(fd uintptr) bool {
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+			return n > 0 || err != nil && err != unix.EINTR
+		})
+		if err == nil { // otherwise the file was closed
+			died()
+		}
+	}()
+	return func() {
+		file.Close()
+		<-ended
+	}
+}
+
+// open returns a descriptor of the process that becomes readable when the process ends.
+func (p *peer) open() (fd int, err error) {
+	raw, err := p.Conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if closed := raw.Control(func(socket uintptr) {
+		fd, err = unix.GetsockoptInt(int(socket), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	}); closed != nil {
+		return 0, closed
+	}
+	if err != nil && err != unix.ESRCH { // the kernel is older than 6.5
+		fd, err = unix.PidfdOpen(p.pid, unix.PIDFD_NONBLOCK)
+	}
+	if err == nil {
+		unix.CloseOnExec(fd)
+		err = unix.SetNonblock(fd, true)
+	}
+	return fd, err
+}
