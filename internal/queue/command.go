@@ -60,12 +60,15 @@ type Command struct {
 	Op      Op
 	Session string
 	Ref                   // the contender; with List and Ask, only the Path and Permits of the queue
+	Writes  bool          // the contender is the writer of a reader/writer lock, and no mutex
 	Weight  int           // how many permits the contender wants
 	Linger  time.Duration // part of the description of the contender; see [second.Options.MayLinger]
 	Old     Ref           // the contender that an Enter removes; if its ID is empty, the Enter removes none
 	Among   []Ref
-	Data    []byte // with Save: the value to store; nil removes the stored value
-	Turn    int64  // with Save: how many Saves the contender has sent, this one included
+	// Unsettled, with Leave and with an Enter that removes Old, says that a write under the contender that leaves may still take effect.
+	Unsettled bool
+	Data      []byte // with Save: the value to store; nil removes the stored value
+	Turn      int64  // with Save: how many Saves the contender has sent, this one included
 }
 
 // An Op is the kind of a command. A store answers an unknown Op with Denied and [errors.ErrUnsupported]. Several places list all Ops. To

@@ -155,7 +155,10 @@ func (c *Contender) Ref() Ref {
 }
 
 func (c *Contender) command(op Op) Command {
-	return Command{Op: op, Session: c.session.name, Ref: c.Ref(), Weight: int(c.weight.Load()), Linger: c.claim.linger}
+	return Command{
+		Op: op, Session: c.session.name, Ref: c.Ref(), Writes: c.claim.mode == second.Writing,
+		Weight: int(c.weight.Load()), Linger: c.claim.linger,
+	}
 }
 
 // send sends a command about the contender once. It waits for the answer even after the caller has stopped waiting. Otherwise it would be
@@ -196,7 +199,7 @@ func (c *Contender) sendFor(ctx context.Context, cmd Command) Answer {
 func (c *Contender) enter(old *Contender) error {
 	cmd, removed := c.command(Enter), Kept
 	if old != nil {
-		cmd.Old = old.Ref()
+		cmd.Old, cmd.Unsettled = old.Ref(), !old.Idle()
 		defer func() { old.depart(removed) }()
 	}
 	_, err := c.claim.tier.repeat(c.tenure, func() Answer {
@@ -533,7 +536,9 @@ func (c *Contender) leave() {
 		if c.dropped(until) {
 			break
 		}
-		a := c.send(c.command(Leave))
+		leave := c.command(Leave)
+		leave.Unsettled = loss != nil || !c.Idle()
+		a := c.send(leave)
 		if a.Outcome == Expired { // the session's end has removed the contender
 			a.Outcome, a.Removed = Done, Missing
 		}

@@ -6,11 +6,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,6 +25,7 @@ import (
 
 // A Config has the settings of an agent.
 type Config struct {
+	Label   string             // the label of the registry, by which the agent finds itself in a queue
 	Lease   time.Duration      // how long a hold lasts that its client does not renew
 	Clients int                // the number of connections at the same time, at most
 	Check   func(string) error // returns an error for a path that the store refuses
@@ -44,8 +47,6 @@ type Agent struct {
 	closing atomic.Bool     // no hold begins any more
 	evicted context.Context // ends when the remaining holds have to end
 	evict   context.CancelFunc
-	ended   context.Context // ends when the agent is closed
-	end     context.CancelFunc
 
 	connections atomic.Int64
 
@@ -73,7 +74,6 @@ type seat struct {
 func New(locks *tier.Registry, config Config) *Agent {
 	a := &Agent{config: config, locks: locks, clock: clock.New(), holds: make(map[string]*hold), places: make(map[place]map[*seat]bool)}
 	a.evicted, a.evict = context.WithCancel(context.Background())
-	a.ended, a.end = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]func(*request) (any, error){
 		"POST /v1/renew":     a.renew,
@@ -83,6 +83,7 @@ func New(locks *tier.Registry, config Config) *Agent {
 		"PUT /v1/value":      a.save,
 		"DELETE /v1/value":   a.forget,
 		"GET /v1/who":        a.who,
+		"POST /v1/permits":   a.setPermits,
 		"POST /v1/revoke":    a.revoke,
 		"POST /v1/break":     a.breakHold,
 		"GET /v1/status":     a.status,
@@ -90,7 +91,6 @@ func New(locks *tier.Registry, config Config) *Agent {
 		mux.Handle(pattern, a.answering(handle))
 	}
 	mux.Handle("GET /v1/value", a.serving(a.load))
-	mux.Handle("GET /v1/watch", a.serving(a.watch))
 	mux.Handle("POST /v1/hold", a.serving(a.hold))
 	mux.Handle("/", a.serving(func(http.ResponseWriter, *request) error {
 		return &failure{http.StatusNotFound, "invalid", errUnknownRequest}
@@ -128,7 +128,6 @@ func (a *Agent) count(_ net.Conn, state http.ConnState) {
 // lease is over, so no other host gets the lock before.
 func (a *Agent) Shutdown(ctx context.Context) error {
 	a.closing.Store(true)
-	defer a.end()
 	defer a.server.Close()
 	stop := context.AfterFunc(ctx, a.evict)
 	defer stop()
@@ -144,8 +143,8 @@ func (a *Agent) validity() time.Duration { return a.config.Lease * 2 / 3 }
 func (a *Agent) margin() time.Duration { return a.config.Lease - a.validity() }
 
 // condition describes the connection to the store.
-func (a *Agent) condition() status {
-	s := status{Event: "status", Version: 1, State: "connected", Lease: a.config.Lease.Milliseconds()}
+func (a *Agent) condition() (s condition) {
+	s.State = "connected"
 	err := a.locks.Err()
 	grace := (*tier.GracePeriodError)(nil)
 	switch {
@@ -162,22 +161,28 @@ func (a *Agent) condition() status {
 	return s
 }
 
+// A condition is the state of the connection to the store.
+type condition struct {
+	State string `json:"state,omitempty"` // connected, unavailable, grace_period, closing
+	Error string `json:"error,omitempty"`
+	Grace int64  `json:"grace_ms,omitempty"` // how long the grace period still lasts
+}
+
 // A status is the answer to a question about the agent.
 type status struct {
-	Event       string `json:"event"`
-	Version     int    `json:"version"`
-	State       string `json:"state"` // connected, unavailable, grace_period, closing
-	Error       string `json:"error,omitempty"`
-	Grace       int64  `json:"grace_ms,omitempty"` // how long the grace period still lasts
-	Lease       int64  `json:"lease_ms"`
-	Holds       int    `json:"holds"`
-	Waiting     int    `json:"waiting"`
-	Connections int64  `json:"connections"`
+	Version int `json:"version"`
+	condition
+	PID         int   `json:"pid"`
+	Lease       int64 `json:"lease_ms"`
+	Holds       int   `json:"holds"`
+	Waiting     int   `json:"waiting"`
+	Connections int64 `json:"connections"`
 }
 
 func (a *Agent) status(*request) (any, error) {
-	s := a.condition()
-	s.Connections = a.connections.Load()
+	s := status{
+		Version: 1, condition: a.condition(), PID: os.Getpid(), Lease: a.config.Lease.Milliseconds(), Connections: a.connections.Load(),
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.Holds = len(a.holds)
@@ -191,28 +196,6 @@ func (a *Agent) status(*request) (any, error) {
 	return s, nil
 }
 
-// often is how long a change of the state can remain unseen by the clients that watch it.
-const often = 500 * time.Millisecond
-
-// watch streams the status until the client closes its connection.
-func (a *Agent) watch(w http.ResponseWriter, r *request) error {
-	s := newStream(w, a.margin())
-	for last := (status{}); ; {
-		now := a.condition()
-		if (now.State != last.State || now.Error != last.Error) && !s.write(now) {
-			return nil
-		}
-		last = now
-		select {
-		case <-time.After(often):
-		case <-r.Context().Done():
-			return nil
-		case <-a.ended.Done():
-			return nil
-		}
-	}
-}
-
 // clients returns the clients of this host at a place, the holders first, and then by how long they have been there.
 func (a *Agent) clients(at place) []client {
 	a.mu.Lock()
@@ -223,10 +206,15 @@ func (a *Agent) clients(at place) []client {
 	a.mu.Unlock()
 	all := []client{}
 	for _, one := range seats {
-		all = append(all, client{
+		c := client{
 			PID: one.peer.pid, UID: one.peer.uid, Command: second.Text(one.peer.command()), Label: one.label, Since: one.since.UTC(),
 			Holds: one.hold != nil, Shared: one.reads,
-		})
+		}
+		if c.Holds {
+			tokens := one.hold.tokens()
+			c.Token, c.Permits = cmp.Or(tokens.Token, tokens.Tokens[at.path]), one.hold.wish.permits
+		}
+		all = append(all, c)
 	}
 	slices.SortFunc(all, func(x, y client) int {
 		if x.Holds != y.Holds {

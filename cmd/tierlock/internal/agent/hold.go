@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tierlock/tierlock/internal/retry"
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
@@ -30,7 +31,7 @@ type wish struct {
 	label   string
 }
 
-const maxLabel = 64
+const maxLabel = 256
 
 func parseWish(r *request) (w wish, err error) {
 	w.paths, w.mode = r.list("path"), r.text("mode")
@@ -131,6 +132,9 @@ type hold struct {
 	notified map[string]bool // the events that were sent, or will not be sent
 	heeds    map[string]bool // the events for which the client listens
 
+	writing sync.Mutex // makes writes of the value take effect in the order of their arrival; guards the field below
+	turn    int64      // of the last write of the value
+
 	events chan string
 	over   chan struct{} // closed when the hold has ended
 	ending sync.Once
@@ -143,7 +147,7 @@ type event struct {
 	ID     string            `json:"id,omitempty"`
 	Token  string            `json:"token,omitempty"`
 	Tokens map[string]string `json:"tokens,omitempty"`
-	Valid  *int64            `json:"valid_ms,omitempty"`
+	Valid  int64             `json:"valid_ms,omitempty"`
 	Renew  int64             `json:"renew_ms,omitempty"`
 	Cause  string            `json:"cause,omitempty"`
 	Error  string            `json:"error,omitempty"`
@@ -174,7 +178,21 @@ func (a *Agent) hold(w http.ResponseWriter, r *request) error {
 	}
 	h := a.begin(&want, r.peer, seats, got)
 	defer h.end(true) // whatever happens here, the lock is not kept
+	if err := h.settleIn(ctx); err != nil {
+		return err
+	}
 	h.stream(ctx, w)
+	return nil
+}
+
+// settleIn waits until the lease in the store lasts for long enough. It does so already, unless the store was not reached for a while.
+func (h *hold) settleIn(ctx context.Context) error {
+	for !h.valid() {
+		if err := cmp.Or(h.held().Err(), retry.Pause(ctx, 10*time.Millisecond)); err != nil {
+			return err
+		}
+		h.renew(h.agent.clock.Now())
+	}
 	return nil
 }
 
@@ -246,25 +264,25 @@ func (h *hold) renew(received time.Duration) { h.until.Store(int64(received + h.
 // expired reports whether the hold was not renewed in time.
 func (h *hold) expired() bool { return h.agent.clock.Now() >= time.Duration(h.until.Load()) }
 
-// valid returns for how long the client may count on the hold from now on. It is less than usual if the lease of the agent's own session
-// ends soon.
-func (h *hold) valid() time.Duration {
-	valid := h.agent.validity()
+// valid reports whether the client may count on the hold for the time of [Agent.validity]. It may not if the lease of the agent's own
+// session could end earlier, or soon after. The margin in between is the time for the client to stop.
+func (h *hold) valid() bool {
 	for _, end := range h.ends() {
-		valid = min(valid, time.Until(end)-h.agent.margin())
+		if time.Until(end) < h.agent.config.Lease {
+			return false
+		}
 	}
-	return max(valid, 0)
+	return true
 }
 
-// ends returns when the leases of the locks end.
+// ends returns when the leases of the locks end. A lock that is lost has the zero time.
 func (h *hold) ends() (ends []time.Time) {
-	switch t := h.held().(type) {
-	case *tier.Permits:
-		return []time.Time{t.ValidUntil()}
-	default:
-		for _, one := range holdsOf(t) {
-			ends = append(ends, one.ValidUntil())
-		}
+	held := h.held()
+	if permits, ok := held.(*tier.Permits); ok {
+		return []time.Time{permits.ValidUntil()}
+	}
+	for _, one := range holdsOf(held) {
+		ends = append(ends, one.ValidUntil())
 	}
 	return ends
 }
@@ -325,6 +343,9 @@ func (h *hold) heed(name string) {
 		go func() {
 			select {
 			case <-raised:
+				if name == "revoke" {
+					h.yield()
+				}
 				h.notify(name)
 			case <-h.over:
 			}
@@ -335,24 +356,29 @@ func (h *hold) heed(name string) {
 	}
 }
 
-// signals returns the channels that are closed when other hosts want what t holds. Permits have none.
+// signals returns the channels that are closed when other hosts want what t holds. Permits have none. Hold.Contended and
+// Hold.RevokeRequested would also end the local hand-off, but the hand-off budget is for all clients of the host together.
 func signals(t tenure, name string) (all []<-chan struct{}) {
-	if name == "revoke" {
-		for _, one := range holdsOf(t) {
-			all = append(all, one.RevokeRequested()) // from now on a request also ends the local hand-off
-		}
-		return all
-	}
 	guard, ok := t.(tier.Guard)
 	if !ok {
 		return nil
 	}
-	// Hold.Contended would end the local hand-off, but the hand-off budget is for all clients of the host together.
 	of, _ := tier.GuardOf(guard) // after an error, the client has released meanwhile
 	for _, grant := range of.Grants {
-		all = append(all, grant.Contended().C())
+		if name == "revoke" {
+			all = append(all, grant.RevokeRequested())
+		} else {
+			all = append(all, grant.Contended().C())
+		}
 	}
 	return all
+}
+
+// yield makes the next release give the lock to the host that has asked for it, since the client may release for that host.
+func (h *hold) yield() {
+	for _, one := range holdsOf(h.held()) {
+		one.RevokeRequested()
+	}
 }
 
 // waits reports whether another client of the host waits because of h.
@@ -377,8 +403,7 @@ func (h *hold) stream(ctx context.Context, w http.ResponseWriter) {
 		h.heed(name)
 	}
 	first := h.tokens()
-	valid := h.valid().Milliseconds()
-	first.Event, first.ID, first.Valid, first.Renew = "acquired", h.id, &valid, h.agent.renewal()
+	first.Event, first.ID, first.Valid, first.Renew = "acquired", h.id, a.validity().Milliseconds(), a.renewal()
 	alive := a.clock.Now() + a.margin()
 	evicted := a.evicted.Done()
 	for ok := s.write(first); ok; {
@@ -468,6 +493,7 @@ type renewal struct {
 	Valid int64    `json:"valid_ms"`
 	Renew int64    `json:"renew_ms"`
 	Ended []string `json:"ended,omitempty"`
+	condition
 }
 
 func (a *Agent) renew(r *request) (any, error) {
@@ -477,23 +503,32 @@ func (a *Agent) renew(r *request) (any, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	valid := a.validity()
-	answer := renewal{Renew: a.renewal()}
+	answer := renewal{Valid: a.validity().Milliseconds(), Renew: a.renewal()}
+	var renewed []*hold
 	for _, id := range ids {
 		h, err := a.find(r, id)
 		if f := (*failure)(nil); errors.As(err, &f) && f.code == "forbidden" {
 			return nil, err
 		}
-		if err != nil || h.expired() || h.held().Err() != nil || a.evicted.Err() != nil {
+		switch {
+		case err != nil || h.expired() || h.held().Err() != nil || a.evicted.Err() != nil:
 			answer.Ended = append(answer.Ended, id)
-			continue
+		case !h.valid():
+			return nil, second.Unavailable(cmp.Or(a.locks.Err(), errNoLease))
+		default:
+			renewed = append(renewed, h)
 		}
-		h.renew(received)
-		valid = min(valid, h.valid())
 	}
-	answer.Valid = valid.Milliseconds()
+	for _, h := range renewed {
+		h.renew(received)
+	}
+	if at := a.condition(); at.State != "connected" {
+		answer.condition = at
+	}
 	return answer, nil
 }
+
+var errNoLease = errors.New("the session of the agent in the store was not renewed for a while")
 
 func (a *Agent) release(r *request) (any, error) {
 	id, unsettled := r.text("id"), r.text("unsettled")

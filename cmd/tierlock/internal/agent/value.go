@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -28,7 +29,7 @@ func (a *Agent) forget(r *request) (any, error) {
 // guarded runs a guarded write under a hold of the client. If the client leaves before the write is answered, the lock is not handed off in
 // this host until it is answered.
 func (a *Agent) guarded(r *request, write func(context.Context, *tier.Hold) error) (any, error) {
-	id := r.text("id")
+	id, turn := r.text("id"), r.number("turn", 64)
 	if err := r.check(); err != nil {
 		return nil, err
 	}
@@ -36,6 +37,12 @@ func (a *Agent) guarded(r *request, write func(context.Context, *tier.Hold) erro
 	if err != nil {
 		return nil, err
 	}
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	if turn > 0 && turn <= h.turn {
+		return struct{}{}, nil // a later write was executed before
+	}
+	h.turn = max(turn, h.turn)
 	hold, ok := h.held().(*tier.Hold)
 	if !ok {
 		return nil, invalid("only a hold of one lock has a value")
@@ -65,8 +72,8 @@ func (a *Agent) load(w http.ResponseWriter, r *request) error {
 	return nil
 }
 
-// A queue is the answer to the question who holds and who waits.
-type queue struct {
+// A census is the answer to the question who holds and who waits.
+type census struct {
 	Contenders []contender `json:"contenders"` // in the store, the holders first
 	Clients    []client    `json:"clients"`    // of this host, the holders first
 }
@@ -80,6 +87,8 @@ type contender struct {
 	Shared  bool      `json:"shared,omitempty"`
 	Permits int       `json:"permits,omitempty"`
 	Grace   bool      `json:"in_grace_period,omitempty"`
+	Asked   bool      `json:"revoke_requested,omitempty"`
+	Own     bool      `json:"own,omitempty"` // it is the agent, for the clients of this host
 }
 
 type client struct {
@@ -89,7 +98,9 @@ type client struct {
 	Label   string    `json:"label,omitempty"`
 	Since   time.Time `json:"since"`
 	Holds   bool      `json:"holds"`
+	Token   string    `json:"token,omitempty"`
 	Shared  bool      `json:"shared,omitempty"`
+	Permits int       `json:"permits,omitempty"`
 }
 
 func (a *Agent) who(r *request) (any, error) {
@@ -108,14 +119,29 @@ func (a *Agent) who(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := queue{Contenders: []contender{}, Clients: a.clients(place{path, of > 0})}
+	answer := census{Contenders: []contender{}, Clients: a.clients(place{path, of > 0})}
+	host, _ := os.Hostname()
 	for _, c := range all {
 		answer.Contenders = append(answer.Contenders, contender{
 			Token: strconv.FormatInt(c.Token, 10), Host: c.Host, PID: c.PID, Label: c.Label, Since: c.Since, Shared: c.Shared,
-			Permits: c.Permits, Grace: c.InGracePeriod,
+			Permits: c.Permits, Grace: c.InGracePeriod, Asked: c.Asked, Own: c.PID == os.Getpid() && c.Host == host && c.Label == a.config.Label,
 		})
 	}
 	return answer, nil
+}
+
+func (a *Agent) setPermits(r *request) (any, error) {
+	path, of := r.text("path"), int(r.number("of", 32))
+	if of == 0 {
+		r.wrong("the parameter of is missing")
+	}
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if err := a.permit(r.peer, path); err != nil {
+		return nil, err
+	}
+	return struct{}{}, a.locks.Semaphore(path, of).SetPermits(r.Context(), of)
 }
 
 func (a *Agent) revoke(r *request) (any, error) {

@@ -95,7 +95,7 @@ func (o *agentOptions) run(ctx context.Context, in *invocation) error {
 	defer l.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	locks, err := in.dial(ctx, Options{Session: o.session, Label: "agent", Logger: config.Logger})
+	locks, err := in.dial(ctx, Options{Session: o.session, Label: agentLabel, Logger: config.Logger})
 	if err != nil {
 		return err
 	}
@@ -118,13 +118,16 @@ func (o *agentOptions) run(ctx context.Context, in *invocation) error {
 	return errors.Join(err, ended, locks.Close())
 }
 
+// agentLabel is the label that other hosts see in the queue.
+const agentLabel = "agent"
+
 func (o *agentOptions) config(in *invocation) (agent.Config, error) {
 	level := slog.LevelWarn
 	if o.verbose {
 		level = slog.LevelDebug
 	}
 	c := agent.Config{
-		Lease: o.lease, Clients: o.clients, Check: in.store.ValidatePath,
+		Label: agentLabel, Lease: o.lease, Clients: o.clients, Check: in.store.ValidatePath,
 		Logger: slog.New(slog.NewTextHandler(in.stderr, &slog.HandlerOptions{Level: level})),
 	}
 	if c.Lease == 0 {
