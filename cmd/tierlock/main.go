@@ -10,6 +10,7 @@ import (
 
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/etcd"
+	"github.com/tierlock/tierlock/cmd/tierlock/internal/host"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/mysql"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/postgres"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/redis"
@@ -17,6 +18,6 @@ import (
 )
 
 func main() {
-	stores := []*command.Store{zookeeper.Store(), etcd.Store(), postgres.Store(), mysql.Store(), redis.Store()}
+	stores := []*command.Store{zookeeper.Store(), etcd.Store(), postgres.Store(), mysql.Store(), redis.Store(), host.Store()}
 	os.Exit(command.Main(stores, os.Args[1:], os.Stdout, os.Stderr))
 }

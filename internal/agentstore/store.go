@@ -366,7 +366,7 @@ func (s *store) list(ctx context.Context, c queue.Command) queue.Answer {
 	var found struct {
 		Contenders []struct {
 			Token, Host, Label string
-			PID, Permits       int
+			PID, Permits, Of   int
 			Since              time.Time
 			Shared, Own        bool
 			Asked              bool `json:"revoke_requested"`
@@ -388,7 +388,7 @@ func (s *store) list(ctx context.Context, c queue.Command) queue.Answer {
 		token, _ := strconv.ParseInt(one.Token, 10, 64)
 		inStore := second.Contender{
 			ID: one.Host + "/" + one.Token, Token: token, Since: one.Since, Host: second.Text(one.Host), PID: one.PID, Label: second.Text(one.Label),
-			Shared: one.Shared, Asked: one.Asked, InGracePeriod: one.Grace, Permits: one.Permits, Of: c.Permits,
+			Shared: one.Shared, Asked: one.Asked, InGracePeriod: one.Grace, Permits: one.Permits, Of: one.Of,
 		}
 		if !one.Own || len(found.Clients) == 0 {
 			a.Queue = append(a.Queue, inStore)

@@ -83,6 +83,7 @@ func New(locks *tier.Registry, config Config) *Agent {
 		"PUT /v1/value":      a.save,
 		"DELETE /v1/value":   a.forget,
 		"GET /v1/who":        a.who,
+		"GET /v1/locks":      a.list,
 		"POST /v1/permits":   a.setPermits,
 		"POST /v1/revoke":    a.revoke,
 		"POST /v1/break":     a.breakHold,

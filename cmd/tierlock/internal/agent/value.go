@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,6 +87,7 @@ type contender struct {
 	Since   time.Time `json:"since"`
 	Shared  bool      `json:"shared,omitempty"`
 	Permits int       `json:"permits,omitempty"`
+	Of      int       `json:"of,omitempty"`
 	Grace   bool      `json:"in_grace_period,omitempty"`
 	Asked   bool      `json:"revoke_requested,omitempty"`
 	Own     bool      `json:"own,omitempty"` // it is the agent, for the clients of this host
@@ -124,10 +126,27 @@ func (a *Agent) who(r *request) (any, error) {
 	for _, c := range all {
 		answer.Contenders = append(answer.Contenders, contender{
 			Token: strconv.FormatInt(c.Token, 10), Host: c.Host, PID: c.PID, Label: c.Label, Since: c.Since, Shared: c.Shared,
-			Permits: c.Permits, Grace: c.InGracePeriod, Asked: c.Asked, Own: c.PID == os.Getpid() && c.Host == host && c.Label == a.config.Label,
+			Permits: c.Permits, Of: c.Of, Grace: c.InGracePeriod, Asked: c.Asked, Own: c.PID == os.Getpid() && c.Host == host && c.Label == a.config.Label,
 		})
 	}
 	return answer, nil
+}
+
+// list returns the paths that clients of this host hold or wait for, as far as the client may use them.
+func (a *Agent) list(r *request) (any, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	paths := []string{}
+	a.mu.Lock()
+	for at := range a.places {
+		if a.permit(r.peer, at.path) == nil && !slices.Contains(paths, at.path) {
+			paths = append(paths, at.path)
+		}
+	}
+	a.mu.Unlock()
+	slices.Sort(paths)
+	return map[string][]string{"paths": paths}, nil
 }
 
 func (a *Agent) setPermits(r *request) (any, error) {
