@@ -17,12 +17,12 @@ import (
 )
 
 // serve starts an agent at a Unix socket, and returns the address of the socket.
-func serve(tb testing.TB) string {
+func serve(tb testing.TB, lease time.Duration) string {
 	tb.Helper()
-	locks := need.Get(memlock.NewServer().Connect())(tb)
+	locks := need.Get(memlock.NewServer().Connect(tier.WithLeaseTTL(3 * lease)))(tb)
 	socket := filepath.Join(tb.TempDir(), "agent.sock")
 	a := agent.New(locks, agent.Config{
-		Lease: 5 * time.Second, Clients: 5000, Check: func(string) error { return nil }, Logger: slog.New(slog.DiscardHandler),
+		Lease: lease, Clients: 5000, Check: func(string) error { return nil }, Logger: slog.New(slog.DiscardHandler),
 	})
 	l := need.Get(net.Listen("unix", socket))(tb)
 	served := make(chan error, 1)
@@ -45,7 +45,7 @@ func dial(tb testing.TB, address string) *tier.Registry {
 
 // A transfer is the time from the call of Release in one client until Acquire returns in another one that waits.
 func BenchmarkTransferBetweenClientsOfOneHost(b *testing.B) {
-	address := serve(b)
+	address := serve(b, 5*time.Second)
 	clients := []*tier.Mutex{dial(b, address).Mutex("/a"), dial(b, address).Mutex("/a")}
 	hold := need.Get(clients[0].Acquire(b.Context()))(b)
 	var took []time.Duration
@@ -66,7 +66,7 @@ func BenchmarkTransferBetweenClientsOfOneHost(b *testing.B) {
 
 // An acquisition without contention, and its release.
 func BenchmarkUncontended(b *testing.B) {
-	mu := dial(b, serve(b)).Mutex("/a")
+	mu := dial(b, serve(b, 5*time.Second)).Mutex("/a")
 	for b.Loop() {
 		need.OK(b, need.Get(mu.Acquire(b.Context()))(b).Release())
 	}

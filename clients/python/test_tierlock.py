@@ -1,0 +1,166 @@
+"""Tests of tierlock.py with a real agent, whose socket is in TIERLOCK_AGENT and whose lease is TIERLOCK_LEASE seconds."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import tierlock
+
+SOCKET, LEASE = os.environ["TIERLOCK_AGENT"], float(os.environ["TIERLOCK_LEASE"])
+
+
+class Process:
+    """A process that runs a function of this file with arguments, and prints lines."""
+
+    def __init__(self, function, *arguments):
+        self.child = subprocess.Popen([sys.executable, __file__, function, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+
+    def line(self):
+        return self.child.stdout.readline().strip()
+
+    def end(self):
+        self.child.kill()
+        self.child.wait()
+        self.child.stdout.close()
+
+
+def holding(path):
+    """Acquires, prints the token, and works until the hold is lost."""
+    hold = tierlock.connect(SOCKET).mutex(path).acquire()
+    print(hold.token, flush=True)
+    try:
+        while True:
+            hold.check()
+            time.sleep(0.01)
+    except tierlock.Lost:
+        print("lost", flush=True)
+
+
+def counting(path, file, rounds):
+    """Adds to a number in a file, under the lock. A file lock that is not free at once means that another process is inside."""
+    locks = tierlock.connect(SOCKET)
+    for _ in range(int(rounds)):
+        with locks.mutex(path) as hold, open(file, "r+", encoding="ascii") as count:
+            fcntl.flock(count, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold.check()
+            number = int(count.read() or 0)
+            count.seek(0)
+            count.write(str(number + 1))
+    print("done", flush=True)
+
+
+class Locking(unittest.TestCase):
+    def setUp(self):
+        self.locks, self.path = tierlock.connect(SOCKET), "/python/" + self.id()
+
+    def process(self, function, *arguments):
+        process = Process(function, *arguments)
+        self.addCleanup(process.end)
+        return process
+
+    def test_one_process_is_inside_at_a_time(self):
+        with tempfile.NamedTemporaryFile() as file:
+            processes = [self.process("counting", self.path, file.name, 30) for _ in range(3)]
+            self.assertEqual([process.line() for process in processes], ["done"] * 3)
+            self.assertEqual(file.read(), b"90")
+
+    def test_killed_holder_loses_the_lock_at_once(self):
+        holder = self.process("holding", self.path)
+        before = int(holder.line())
+        holder.child.send_signal(signal.SIGKILL)
+        with self.locks.mutex(self.path, wait=LEASE * 0.8) as hold:  # without the end of the connection, it would take a whole lease
+            self.assertGreater(hold.token, before)
+
+    def test_stopped_holder_loses_the_lock_and_notices(self):
+        holder = self.process("holding", self.path)
+        before = int(holder.line())
+        holder.child.send_signal(signal.SIGSTOP)
+        with self.locks.mutex(self.path) as hold:
+            self.assertGreater(hold.token, before)
+            holder.child.send_signal(signal.SIGCONT)
+            self.assertEqual(holder.line(), "lost")
+
+    def test_renewals_keep_a_hold_longer_than_a_lease(self):
+        with self.locks.mutex(self.path) as hold:
+            time.sleep(1.5 * LEASE)
+            hold.check()
+            self.assertRaises(tierlock.Locked, self.locks.mutex(self.path, wait=0).acquire)
+
+    def test_waits_longer_than_a_lease(self):
+        holder = self.locks.mutex(self.path).acquire()
+        threading.Timer(1.5 * LEASE, holder.release).start()
+        with self.locks.mutex(self.path) as hold:
+            hold.check()
+
+    def test_child_cannot_use_the_hold_of_its_parent(self):
+        with self.locks.mutex(self.path) as hold:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    hold.check()
+                except tierlock.Forbidden:
+                    try:
+                        self.locks.mutex(self.path, wait=0).acquire()
+                    except tierlock.Locked:
+                        status = 0
+                finally:
+                    os._exit(status)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            hold.check()  # the child has not disturbed the connections of its parent
+
+    def test_refusals(self):
+        with self.locks.mutex(self.path):
+            self.assertRaises(tierlock.Locked, self.locks.mutex(self.path, wait=0).acquire)
+            self.assertRaises(tierlock.WaitLimit, self.locks.mutex(self.path, wait=0.05).acquire)
+            self.assertRaises(tierlock.LockError, self.locks.semaphore(self.path, 5, 3).acquire)
+        self.assertRaises(tierlock.Unavailable, tierlock.connect(SOCKET + ".none").mutex(self.path).acquire)
+
+    def test_owner_after_an_exception_has_a_higher_token(self):
+        with self.assertRaises(KeyError), self.locks.mutex(self.path) as hold:
+            raise KeyError
+        with self.locks.mutex(self.path) as later:
+            self.assertGreater(later.token, hold.token)
+        self.assertRaises(tierlock.Lost, later.check)
+        self.assertRaises(tierlock.Lost, later.release)
+
+    def test_value_beside_the_lock(self):
+        self.assertIsNone(self.locks.load(self.path))
+        with self.locks.mutex(self.path) as hold:
+            hold.save(b"a value")
+            self.assertEqual(self.locks.load(self.path), (b"a value", hold.token))
+            hold.forget()
+        self.assertIsNone(self.locks.load(self.path))
+        self.assertRaises(tierlock.Lost, hold.save, b"late")
+
+    def test_readers_permits_and_several_paths(self):
+        with self.locks.writer(self.path) as hold:
+            self.assertRaises(tierlock.WaitLimit, self.locks.reader(self.path, wait=0.05).acquire)
+            hold.downgrade()
+            with self.locks.reader(self.path):
+                pass
+        with self.locks.semaphore(self.path, 2, 3):
+            self.assertRaises(tierlock.WaitLimit, self.locks.semaphore(self.path, 2, 3, wait=0.05).acquire)
+        with self.locks.mutex(self.path + "-a", self.path + "-b") as hold:
+            self.assertEqual(sorted(hold.tokens), [self.path + "-a", self.path + "-b"])
+
+    def test_holder_learns_that_another_client_waits(self):
+        with self.locks.mutex(self.path, listen="contended") as hold:
+            self.assertFalse(hold.contended.is_set())
+            waiter = threading.Thread(target=lambda: self.locks.mutex(self.path).acquire().release())
+            waiter.start()
+            hold.contended.wait()
+        waiter.join()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] in ("holding", "counting"):
+        globals()[sys.argv[1]](*sys.argv[2:])
+    else:
+        unittest.main()
