@@ -547,6 +547,35 @@ func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	}
 }
 
+// While goroutines of one process hand permits to each other within microseconds, each of them is in the queue of the store for a moment
+// only. The process must not send requests for all these moments, because the store could not keep up with them.
+func TestFastHandOffsDoNotFloodTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, srv *memory.Server) {
+		p := srv.Dial("", sessionTimeout, nil)
+		locks := tier.New(p)
+		defer locks.Close()
+		s := locks.Semaphore(pool, 10)
+		p.Delay(time.Millisecond)
+		begun := srv.Writes()
+		var sections atomic.Int64
+		var busy sync.WaitGroup
+		end := time.Now().Add(100 * time.Millisecond)
+		for range 2 {
+			busy.Go(func() {
+				for time.Now().Before(end) {
+					permits := need.Get(s.Acquire(t.Context(), 1))(t)
+					time.Sleep(10 * time.Microsecond)
+					sections.Add(1)
+					need.OK(t, permits.Release())
+				}
+			})
+		}
+		busy.Wait()
+		writes := srv.Writes() - begun
+		need.AtMost(t, fmt.Sprintf("writes for %d sections, in 100 round trips", sections.Load()), writes, 220)
+	})
+}
+
 // A resized store reports a number of permits that the test sets.
 type resized struct {
 	second.Tier

@@ -92,6 +92,9 @@ func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.
 ) (second.Grant, error) {
 	pace, renumbered := retry.New(), 0
 	for ; ; old = nil {
+		if d != nil {
+			l.awaitQuitter(ctx) // if ctx ends, enrol returns the error
+		}
 		c, err := l.enrol(ctx, op != try, old, enter)
 		if err == nil {
 			w.Tries(c.lastFailure)
@@ -119,6 +122,19 @@ func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.
 		}
 		if op == try || c == nil || !c.IsLost() && !errors.Is(err, errGone) {
 			return nil, l.failure(op, err)
+		}
+	}
+}
+
+// awaitQuitter waits until the last contender that stopped waiting for permits at the path is removed, but no longer than a tenth of a second:
+// the answer may be lost. A process often stops waiting because its own goroutines release permits, which takes microseconds. Without
+// awaitQuitter, its contenders would come faster than the store removes them.
+func (l *claim) awaitQuitter(ctx context.Context) {
+	if last, ok := l.tier.quitters.Load(l.path); ok {
+		select {
+		case <-last.(*Contender).released.C():
+		case <-time.After(longest):
+		case <-ctx.Done():
 		}
 	}
 }

@@ -125,6 +125,9 @@ func (c *Contender) await(ctx context.Context, w *second.Wait, d *second.Demand)
 		err = c.wait(ctx, w, d)
 	}
 	if err != nil {
+		if d != nil {
+			c.claim.tier.quitters.Store(c.claim.path, c) // before abandon, at whose end forget deletes it
+		}
 		c.abandon()
 	}
 	return err
@@ -570,6 +573,7 @@ func (c *Contender) leave() {
 func (c *Contender) forget(loss error) {
 	c.queues.Store(false)
 	c.claim.tier.contenders.CompareAndDelete(c.id, c)
+	c.claim.tier.quitters.CompareAndDelete(c.claim.path, c)
 	c.finish(loss)
 }
 

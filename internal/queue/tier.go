@@ -52,6 +52,7 @@ type Tier struct {
 
 	status     atomic.Pointer[status] // only the method learn changes it
 	contenders sync.Map               // by ID, the contenders that may be in a queue
+	quitters   sync.Map               // by path of a semaphore, the contender that was the last one to stop waiting, until it is removed
 	left       atomic.Int64           // the number of contenders whose removal has failed so far
 	renew      mutexbool.Bool         // set when the session has to be renewed at once
 	commands   atomic.Int64           // how many were sent
