@@ -76,8 +76,8 @@ func advisoryHarness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	h, o := advisories.harness(t, e), newOperator(t, e)
 	h.Writes = advisoryWrites.Load
 	h.Unpromised = map[string]string{
-		"contenders":     "the token is drawn when the lock is granted, so a waiter has none",
-		"share-troubled": "a lost message ends the connection, and the lock with it",
+		"contenders":     "the server draws the token when it grants the lock, so a waiter has no token",
+		"share-troubled": "a lost message ends the connection, and the lock ends with its connection",
 	}
 	h.Left = func(path string) int {
 		return o.look("SELECT count(DISTINCT pid) FROM pg_locks WHERE "+ofLock, advisoryKey(path))

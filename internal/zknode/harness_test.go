@@ -30,7 +30,7 @@ const tierTimeout = 5 * time.Second // the session timeout in the tests of tiert
 
 // curators has the promises that Curator's layout of a semaphore makes impossible, each with the reason.
 var curators = map[string]string{
-	"permits-one-write": "in Curator's layout, a request first queues for a lock, and then takes the permits",
+	"permits-one-write": "with Curator's layout of nodes, a request first queues for a lock, and then takes the permits",
 	"permits-renumber":  "the number stays at the path until the server removes the path",
 }
 

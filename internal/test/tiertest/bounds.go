@@ -11,12 +11,14 @@ import (
 )
 
 var boundPromises = []promise{
-	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call returns at once, even if the " +
-		"process is cut off", test: boundedWhenCutOff},
-	{name: "bounds-frozen", text: "… also if the store answers no process", alone: true, test: boundedWhenFrozen},
-	{name: "bounds-messages", text: "… also while any message is in flight", test: boundedAtEachMessage},
-	{name: "unreachable", text: "A process that is cut off reports that it has no connection; its tries fail at once, and its other calls " +
-		"wait", test: unreachable},
+	{name: "bounds-cut", text: "Release returns within a third of the lease, and a cancelled call returns at once, even if the process is " +
+		"cut off from the store", test: boundedWhenCutOff},
+	{name: "bounds-frozen", text: "Release returns within a third of the lease, and a cancelled call returns at once, even if the store " +
+		"stops answering", alone: true, test: boundedWhenFrozen},
+	{name: "bounds-messages", text: "Release returns within a third of the lease, and a cancelled call returns at once, whichever message " +
+		"is delayed", test: boundedAtEachMessage},
+	{name: "unreachable", text: "A process that is cut off reports that it has no connection; TryAcquire then fails at once, and other " +
+		"calls wait", test: unreachable},
 }
 
 func boundedWhenCutOff(s *scene) {
@@ -143,8 +145,9 @@ func boundedAtEachMessage(s *scene) {
 }
 
 var tryPromises = []promise{
-	{name: "try-writes", text: "A try that finds the lock taken writes nothing", alone: true, test: tryWritesNothing},
-	{name: "try-race", text: "If another process comes during a try, at most one of them gets the lock", test: tryWhileOthersCome},
+	{name: "try-writes", text: "TryAcquire writes nothing if the lock is taken", alone: true, test: tryWritesNothing},
+	{name: "try-race", text: "If another process requests the lock during a TryAcquire, at most one of them gets the lock",
+		test: tryWhileOthersCome},
 }
 
 func tryWhileOthersCome(s *scene) {
@@ -200,7 +203,7 @@ func tryWritesNothing(s *scene) {
 }
 
 var closePromises = []promise{
-	{name: "close", text: "Close ends all grants and calls, and leaves no goroutine", alone: true, test: closeEndsAll},
+	{name: "close", text: "Close ends all holds and all calls of the process, and leaves no goroutine", alone: true, test: closeEndsAll},
 	{name: "release-once", text: "Release removes the queue entry before it returns; a second Release changes nothing", test: givenUpOnce},
 }
 

@@ -9,18 +9,23 @@ import (
 )
 
 var breakPromises = []promise{
-	{name: "break", text: "Break removes only the contender with the token: a holder learns of its loss, a waiter queues again; an " +
+	{name: "break", text: "Break removes only the contender with the given token: a holder learns of its loss, a waiter queues again; an " +
 		"unknown token removes nothing", test: broken},
-	{name: "break-readers", text: "… also one of several readers", test: readerBroken},
-	{name: "break-shared", text: "… also a writer that has downgraded, by the token that the queue shows", test: sharedIsBroken},
-	{name: "break-lost", text: "… also if any message to the process that calls Break is lost", test: brokenOverLostMessages},
-	{name: "break-ends", text: "If the context of Break ends at any message, the error says whether the contender may have been removed",
+	{name: "break-readers", text: "Break can remove one of several readers by its token; the other readers keep the lock", test: readerBroken},
+	{name: "break-shared", text: "Break can remove a writer that has downgraded to a reader, by the token that the queue shows",
+		test: sharedIsBroken},
+	{name: "break-lost", text: "Break removes the contender even if any message to the process that calls Break is lost",
+		test: brokenOverLostMessages},
+	{name: "break-ends", text: "If the context of Break ends at any step, the error says whether the contender may have been removed",
 		test: breakEnds},
-	{name: "break-release", text: "If a holder releases during a Break, the lock is either released or lost, and Break reports which",
+	{name: "break-release", text: "If the holder releases the lock during a Break, the lock is either released or lost, and Break reports " +
+		"which",
 		test: brokenDuringRelease},
-	{name: "break-permits", text: "Break removes only the permits that were granted with the token; a waiter that it removes queues again",
+	{name: "break-permits", text: "Break removes only the permits that were granted with the given token; a waiter that Break removes " +
+		"queues again",
 		test: permitsBroken},
-	{name: "break-permits-lost", text: "… also if any message to the process that calls Break is lost", test: permitsBrokenOverLostMessages},
+	{name: "break-permits-lost", text: "Break removes permits even if any message to the process that calls Break is lost",
+		test: permitsBrokenOverLostMessages},
 }
 
 // The method breaks calls Break with a token, for a lock or for permits. Break has to return one of the errors in want.
@@ -33,7 +38,7 @@ func (s *scene) breaks(by interface {
 	defer cancel()
 	err := by.Break(ctx, token)
 	if errors.Is(err, errors.ErrUnsupported) {
-		s.lacks("the store cannot break locks")
+		s.lacks("Break does not work on advisory locks")
 	}
 	if !slices.ContainsFunc(want, func(want error) bool { return errors.Is(err, want) }) {
 		s.Fatalf("Break: %v, want %v", err, want)

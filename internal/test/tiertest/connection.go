@@ -9,7 +9,7 @@ import (
 )
 
 var connectionPromises = []promise{
-	{name: "connection", text: "A listener is notified, in order, when the connection is lost, when the session ends, and when the " +
+	{name: "connection", text: "The program is notified, in order, when its connection is lost, when its session ends, and when the " +
 		"connection is back", test: connectionIsTold},
 }
 

@@ -6,11 +6,11 @@ import (
 )
 
 var contendedPromises = []promise{
-	{name: "contended", text: "A holder learns that another process waits, whether that process comes before or after the grant; " +
-		"the signal stays", test: contended},
-	{name: "contended-troubled", text: "A holder learns that another process waits although a message was lost",
+	{name: "contended", text: "A holder learns that another process waits, whether that process queued before or after the holder got the " +
+		"lock; the signal stays", test: contended},
+	{name: "contended-troubled", text: "A holder learns that another process waits, even if a message is lost",
 		test: contendedAlthoughLost},
-	{name: "uncontended", text: "A holder gets no signal while no process waits", test: uncontended},
+	{name: "uncontended", text: "A holder gets no signal of a waiting process while no process waits", test: uncontended},
 }
 
 // The method news returns the time within which a holder has to learn of a waiter.

@@ -15,13 +15,16 @@ import (
 // of its loss. They follow from the promises of the second tier. Therefore they are tested in virtual time on each kind of tier, and in
 // real time on only one store.
 var enginePromises = []promise{
-	{name: "hand-off", text: "A hand-off within a process writes nothing", gate: true, alone: true, test: handOffIsFree},
-	{name: "strict", text: "Without hand-offs, each acquisition takes one write", gate: true, alone: true, test: strictTurnIsOneWrite},
-	{name: "linger", text: "Taking a lock that lingers writes nothing; the lock is released when another process wants it",
+	{name: "hand-off", text: "Handing the lock off to another goroutine of the process writes nothing",
+		gate: true, alone: true, test: handOffIsFree},
+	{name: "strict", text: "Without local hand-offs, each acquisition takes one write", gate: true, alone: true, test: strictTurnIsOneWrite},
+	{name: "linger", text: "Acquiring a lock that the process keeps idle writes nothing; the lock is released when another process wants it",
 		gate: true, alone: true,
 		test: lingering},
-	{name: "re-entry", text: "Re-entry writes nothing, and the lock is released with the last hold", gate: true, alone: true, test: reentry},
-	{name: "budget", text: "While others wait, a process keeps the lock no longer than its hand-off budget plus two critical sections",
+	{name: "re-entry", text: "Acquiring a lock again with the context of its hold writes nothing, and the lock is released with the last hold",
+		gate: true, alone: true, test: reentry},
+	{name: "budget", text: "While other processes wait, a process keeps the lock no longer than its hand-off budget plus two critical " +
+		"sections",
 		gate: true, test: budgetIsKept},
 	{name: "hold-lost", text: "A hold reports its loss before its lease ends, and before another process gets the lock",
 		gate: true, test: holdIsLost},

@@ -10,8 +10,8 @@ import (
 )
 
 var gracePeriodPromises = []promise{
-	{name: "grace-period", text: "A server that starts or takes over, and may lack grants, grants nothing for the time of a lease; " +
-		"errors, waits and Contenders report this grace period", alone: true, first: true, test: gracePeriod},
+	{name: "grace-period", text: "A server that starts or takes over, and may have lost locks, grants no lock for one lease; errors, " +
+		"waits and Contenders report this grace period", alone: true, first: true, test: gracePeriod},
 }
 
 // successor returns the function that makes a server take over, or else the function that starts the same server again.
@@ -25,7 +25,7 @@ func (s *scene) successor() func() {
 // gracePeriod makes another server take over. If the grace period ends before all checks were made, it repeats the fail-over.
 func gracePeriod(s *scene) {
 	if !s.Forgets {
-		s.lacks("the store loses no grants")
+		s.lacks("the store never loses a lock that it granted")
 	}
 	s.needs(s.successor() != nil, "start a server")
 	p, looker := s.victim(), s.victim()

@@ -3,12 +3,13 @@ package tiertest
 import "context"
 
 var leftPromises = []promise{
-	{name: "left-lost", text: "If any one message is lost, the call still completes, and no stray entry stays in the store",
+	{name: "left-lost", text: "If any message is lost, the call still completes, and leaves no unused entry in the store",
 		test: nothingLeftByLostMessages},
-	{name: "left-cancelled", text: "If a call is cancelled at any step, no stray entry stays in the store", test: nothingLeftByCancelled},
-	{name: "left-try", text: "A try leaves no stray entry, even if it is cancelled or a message is lost", test: nothingLeftByTries},
-	{name: "left-close", text: "Close leaves no entry in the store", test: nothingLeftByClose},
-	{name: "left-kill", text: "Once the lease of a killed process has ended, the store has no entry of it", test: nothingLeftByKilled},
+	{name: "left-cancelled", text: "If a call is cancelled at any step, it leaves no unused entry in the store", test: nothingLeftByCancelled},
+	{name: "left-try", text: "TryAcquire leaves no unused entry, even if it is cancelled or a message is lost", test: nothingLeftByTries},
+	{name: "left-close", text: "Close leaves no entry of the process in the store", test: nothingLeftByClose},
+	{name: "left-kill", text: "Once the lease of a killed process has ended, the store has no entry of this process",
+		test: nothingLeftByKilled},
 }
 
 func nothingLeftByLostMessages(s *scene) {

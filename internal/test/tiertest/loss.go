@@ -9,18 +9,22 @@ import (
 )
 
 var lossPromises = []promise{
-	{name: "loss-cut", text: "A holder that is cut off learns of its loss before its lease ends, and before another process gets " +
-		"the lock", test: cutOff},
-	{name: "loss-readers", text: "… also a reader, and a writer that has downgraded; the other readers keep the lock", test: readersCutOff},
-	{name: "loss-frozen", text: "If the store answers no process, a holder learns of its loss before its lease ends, and knows " +
-		"that time in advance", alone: true, test: frozen},
-	{name: "loss-stopped", text: "A holder whose process was stopped finds its loss at the first check", test: stopped},
-	{name: "loss-slept", text: "A holder whose machine slept for longer than its lease finds its loss at the first check", test: slept},
-	{name: "removal", text: "A holder soon learns that an operator has removed it", test: removed},
-	{name: "no-loss", text: "A release never reports a loss that did not happen, whichever notifications the holder listens to", test: noLoss},
-	{name: "loss-release", text: "If a release finds that the holder was removed, it reports the loss, and the context of the hold ends",
+	{name: "loss-cut", text: "A holder that is cut off from the store learns of its loss before its lease ends, and before another " +
+		"process gets the lock", test: cutOff},
+	{name: "loss-readers", text: "A reader that is cut off learns of its loss in time, also if it has downgraded; the other readers keep " +
+		"the lock", test: readersCutOff},
+	{name: "loss-frozen", text: "A holder knows in advance when its lease ends, and learns of its loss before that time if the store " +
+		"stops answering", alone: true, test: frozen},
+	{name: "loss-stopped", text: "A holder whose process was stopped and then continues finds its loss at the first check", test: stopped},
+	{name: "loss-slept", text: "A holder whose machine slept for longer than the lease finds its loss at the first check", test: slept},
+	{name: "removal", text: "If an operator removes a holder, the former holder soon learns of its loss", test: removed},
+	{name: "no-loss", text: "If the holder kept the lock until its release, the release reports no loss, whichever notifications the " +
+		"holder listens to", test: noLoss},
+	{name: "loss-release", text: "If a release finds that the holder was removed, the release reports the loss, and the context of the " +
+		"hold ends",
 		test: foundByRelease},
-	{name: "loss-requeue", text: "… also if a requeue finds it", test: foundByRequeue},
+	{name: "loss-requeue", text: "If a requeue finds that the holder was removed, the release in this requeue reports the loss",
+		test: foundByRequeue},
 }
 
 func cutOff(s *scene) {
@@ -288,10 +292,12 @@ func (s *scene) awaitRemoval(h *hold) {
 }
 
 var tokenPromises = []promise{
-	{name: "tokens", text: "Tokens are positive, and each grant has a higher token than the one before", test: tokensGrow},
-	{name: "tokens-kill", text: "… also when a holder is killed", test: tokensGrowOverKill},
-	{name: "tokens-failover", text: "… also when another server takes over", alone: true, first: true, test: tokensGrowOverFailover},
-	{name: "tokens-restart", text: "… also when the store is restarted", alone: true, first: true, test: tokensGrowOverRestart},
+	{name: "tokens", text: "Tokens are positive, and each grant has a higher token than the grant before it", test: tokensGrow},
+	{name: "tokens-kill", text: "After a holder is killed, the next grant still has a higher token", test: tokensGrowOverKill},
+	{name: "tokens-failover", text: "After another server takes over, the next grant still has a higher token",
+		alone: true, first: true, test: tokensGrowOverFailover},
+	{name: "tokens-restart", text: "After the store is restarted, the next grant still has a higher token",
+		alone: true, first: true, test: tokensGrowOverRestart},
 }
 
 func tokensGrow(s *scene) {

@@ -10,13 +10,18 @@ import (
 )
 
 var orderPromises = []promise{
-	{name: "order", text: "The lock has one holder at a time; processes get it in the order in which they queued", test: inOrder},
-	{name: "overtaking", text: "No newcomer, try or requeue gets the lock before a process that already waits", test: nobodyOvertakes},
-	{name: "wake-up", text: "The next waiter gets the lock when it is released, whichever messages are in flight", test: wakeUp},
-	{name: "contenders", text: "Contenders lists the queue with tokens, the holder first", test: contenders},
-	{name: "standing", text: "Without a further request, a waiter knows how many processes are ahead of it, and which is next to it",
+	{name: "order", text: "Only one process at a time holds the lock; waiting processes get it in the order in which they queued",
+		test: inOrder},
+	{name: "overtaking", text: "While a process waits, no other process gets the lock before it: no new waiter, no TryAcquire, and no " +
+		"former holder", test: nobodyOvertakes},
+	{name: "wake-up", text: "When a holder releases the lock, the next waiter gets it, whichever messages are in flight at that moment",
+		test: wakeUp},
+	{name: "contenders", text: "Contenders lists the processes in the queue with their tokens, the holder first", test: contenders},
+	{name: "standing", text: "A waiter knows how many processes are ahead of it, and which process is next to it, without sending a " +
+		"further request",
 		test: standing},
-	{name: "claims", text: "Claims compare equal (`==`) exactly if they are for the same lock; an invalid path gives an error",
+	{name: "claims", text: "Two lock handles of a store compare equal (`==`) exactly if they are for the same lock; an invalid path gives " +
+		"an error",
 		test: claims},
 }
 
@@ -193,9 +198,12 @@ func nobodyOvertakes(s *scene) {
 }
 
 var requeuePromises = []promise{
-	{name: "requeue-writes", text: "A requeue takes one write", alone: true, test: requeueIsOneWrite},
-	{name: "requeue-order", text: "A requeue goes to the tail of the queue, and the next waiter gets the lock", test: requeueGoesToTheTail},
-	{name: "requeue-troubled", text: "A requeue always releases the lock first, even if its context ends or a message is lost at any step",
+	{name: "requeue-writes", text: "A requeue takes one write: the holder releases the lock and queues again at the same time",
+		alone: true, test: requeueIsOneWrite},
+	{name: "requeue-order", text: "After a requeue, the former holder is at the tail of the queue, and the next waiter gets the lock",
+		test: requeueGoesToTheTail},
+	{name: "requeue-troubled", text: "A requeue releases the lock before it queues again, even if its context ends or a message is lost " +
+		"at any step",
 		test: requeueGivesUp},
 }
 

@@ -14,36 +14,42 @@ import (
 )
 
 var permitPromises = []promise{
-	{name: "permits", text: "No more permits are taken than exist, and each request gets as many as it asked for",
+	{name: "permits", text: "No more permits are taken than exist, and each request gets as many permits as it asked for",
 		test: neverMoreThanThereAre},
-	{name: "permits-order", text: "A request waits for all requests ahead of it, even if enough permits are free for it; a try " +
+	{name: "permits-order", text: "A request waits for all requests ahead of it, even if enough permits are free for it; TryAcquire " +
 		"overtakes no request", test: permitsInOrder},
-	{name: "permits-halves", text: "Two requests for more than half of the permits each do not deadlock", test: noHalves},
-	{name: "permits-part", text: "A holder can release some of its permits: others can get exactly these, and the holder keeps the rest",
+	{name: "permits-halves", text: "Two requests that each want more than half of the permits do not deadlock", test: noHalves},
+	{name: "permits-part", text: "A holder can release some of its permits: other processes can get exactly these permits, and the holder " +
+		"keeps the rest",
 		test: partOfAPortion},
-	{name: "permits-gone", text: "Permits are free when Release returns, whether some or all were released", test: permitsAreGone},
-	{name: "permits-wake-up", text: "The next waiter gets permits when they are released, whichever messages are in flight",
+	{name: "permits-gone", text: "When Release returns, its permits are free, whether the holder released some or all of its permits",
+		test: permitsAreGone},
+	{name: "permits-wake-up", text: "When a holder releases permits, the next waiter gets them, whichever messages are in flight at that " +
+		"moment",
 		test: permitsWakeUp},
-	{name: "permits-demand", text: "The first waiter can reduce its request without losing its place",
+	{name: "permits-demand", text: "The first waiter can reduce the number of permits that it wants, and keeps its place in the queue",
 		test: demandShrinks},
-	{name: "permits-try", text: "A try gets permits if enough are free and no request waits", test: tryPermits},
-	{name: "permits-contenders", text: "Contenders lists the holders with their numbers of permits, and then the waiters in order",
+	{name: "permits-try", text: "TryAcquire gets permits if enough are free and no request waits", test: tryPermits},
+	{name: "permits-contenders", text: "Contenders lists the processes that hold permits, each with its number of permits, and then the " +
+		"waiters in order",
 		test: permitContenders},
-	{name: "permits-standing", text: "Without a further request, a waiter knows how many requests are ahead of it; the first " +
-		"waiter learns that others wait", test: permitStanding},
-	{name: "permits-number", text: "While the path is in use, a process that passes a different number of permits uses the number " +
-		"in the store", test: anotherNumber},
-	{name: "permits-renumber", text: "Once the path is no longer in use, the next process sets the number of permits",
+	{name: "permits-standing", text: "A waiter knows how many requests are ahead of it, and the first waiter learns that others wait, " +
+		"without sending a further request", test: permitStanding},
+	{name: "permits-number", text: "While a process uses the path, a process that passes a different number of permits uses the number in " +
+		"the store", test: anotherNumber},
+	{name: "permits-renumber", text: "Once no process uses the path, the next process that uses it sets the number of permits",
 		test: anotherNumberLater},
 	{name: "permits-fewer", text: "If the number of permits is reduced, holders keep their permits, and new grants respect the new number",
 		test: fewerPermits},
-	{name: "permits-more", text: "If the number of permits is raised, waiters get them, even while another process still passes " +
-		"the old number", test: morePermits},
-	{name: "permits-set", text: "A number that was set with SetPermits stays after the path is no longer in use", test: numberStays},
-	{name: "permits-claims", text: "Semaphores compare equal (`==`) exactly if they have the same path; an invalid path gives an error",
+	{name: "permits-more", text: "If the number of permits is raised, waiters get the new permits, even while another process still " +
+		"passes the old number", test: morePermits},
+	{name: "permits-set", text: "A number that SetPermits has stored stays, also when no process uses the path any more", test: numberStays},
+	{name: "permits-claims", text: "Two semaphore handles of a store compare equal (`==`) exactly if they have the same path; an invalid " +
+		"path gives an error",
 		test: semaphores},
-	{name: "permits-tokens", text: "Each grant of permits has a higher token than the one before", test: permitTokens},
-	{name: "permits-gate", text: "Among goroutines, no more permits are taken than exist, and small requests do not starve large ones",
+	{name: "permits-tokens", text: "Each grant of permits has a higher token than the grant before it", test: permitTokens},
+	{name: "permits-gate", text: "Goroutines of one process together take no more permits than exist, and small requests do not starve " +
+		"large requests",
 		test: permitsThroughTheGate},
 }
 
@@ -392,16 +398,19 @@ func (s *scene) gateOf(t *taker) *tier.Semaphore {
 }
 
 var permitLossPromises = []promise{
-	{name: "permits-cut", text: "A process that is cut off learns of its loss before its lease ends and before others get the " +
-		"permits; other holders lose nothing", test: permitsCutOff},
-	{name: "permits-frozen", text: "… also if the store answers no process", alone: true, test: permitsFrozen},
-	{name: "permits-stopped", text: "A process that was stopped finds its loss at the first check", test: permitsStopped},
-	{name: "permits-kill", text: "When the lease of a killed process ends, its permits become free, and its request leaves the queue",
+	{name: "permits-cut", text: "A process that is cut off learns that its permits are lost before its lease ends and before others get " +
+		"them; other holders lose nothing", test: permitsCutOff},
+	{name: "permits-frozen", text: "If the store stops answering, a process learns that its permits are lost before its lease ends",
+		alone: true, test: permitsFrozen},
+	{name: "permits-stopped", text: "A process that was stopped and then continues finds at its first check that its permits are lost",
+		test: permitsStopped},
+	{name: "permits-kill", text: "When the lease of a killed process ends, its permits become free, and its waiting request leaves the queue",
 		test: permitsOfKilled},
-	{name: "permits-failover", text: "If another server takes over, no more permits are taken than exist, and tokens still grow",
+	{name: "permits-failover", text: "If another server takes over, no more permits are taken than exist, and new tokens are still higher",
 		alone: true,
 		first: true, test: permitsOverFailover},
-	{name: "permits-restart", text: "If the store is restarted, no more permits are taken than exist, and tokens still grow", alone: true,
+	{name: "permits-restart", text: "If the store is restarted, no more permits are taken than exist, and new tokens are still higher",
+		alone: true,
 		first: true, test: permitsOverRestart},
 }
 
@@ -553,17 +562,17 @@ func (s *scene) permitsOver(a, b *taker, strike func()) {
 }
 
 var permitLeftPromises = []promise{
-	{name: "permits-left-lost", text: "If any one message is lost, the call still completes, and no stray entry stays in the store",
+	{name: "permits-left-lost", text: "A call of a semaphore completes even if any message is lost, and leaves no unused entry in the store",
 		test: noPermitsLeftByLostMessages},
-	{name: "permits-left-cancelled", text: "If a call is cancelled at any step, no stray entry stays in the store",
+	{name: "permits-left-cancelled", text: "A call of a semaphore that is cancelled at any step leaves no unused entry in the store",
 		test: noPermitsLeftByCancelled},
-	{name: "permits-left-try", text: "A try leaves no stray entry, even if it is cancelled or a message is lost",
+	{name: "permits-left-try", text: "TryAcquire of a semaphore leaves no unused entry, even if it is cancelled or a message is lost",
 		test: noPermitsLeftByTries},
-	{name: "permits-left-part", text: "If a holder releases some of its permits, and any message is lost, others can get exactly " +
-		"these permits", test: partDespiteLostMessages},
-	{name: "permits-bounds", text: "Release returns within a third of the lease, and a cancelled call returns at once, even if the " +
-		"process is cut off", test: permitsBounded},
-	{name: "permits-close", text: "Close ends all holds and calls, and leaves no entry and no goroutine", alone: true,
+	{name: "permits-left-part", text: "If a holder releases some of its permits, and any message is lost, others can get exactly these " +
+		"permits", test: partDespiteLostMessages},
+	{name: "permits-bounds", text: "Release of permits returns within a third of the lease, and a cancelled call returns at once, even if " +
+		"the process is cut off", test: permitsBounded},
+	{name: "permits-close", text: "Close ends all holds of permits and all calls, and leaves no entry and no goroutine", alone: true,
 		test: closeEndsPermits},
 }
 
@@ -718,13 +727,16 @@ func (s *scene) closeEndsPermits(a, b *taker) {
 }
 
 var permitCostPromises = []promise{
-	{name: "permits-writes", text: "Acquiring free permits takes at most two writes, a release takes one, and a transfer to " +
-		"another process takes at most two", alone: true, test: permitsInFewWrites},
-	{name: "permits-one-write", text: "Acquiring free permits takes one write, and so does a transfer to another process", alone: true,
-		test: permitsInOneWrite},
-	{name: "permits-try-writes", text: "A try that finds too few permits, or a waiting request, writes nothing", alone: true,
-		test: tryPermitsWritesNothing},
-	{name: "permits-hand-off", text: "A hand-off to another goroutine of the process writes nothing", alone: true, test: permitsAreHandedOn},
+	{name: "permits-writes", text: "Acquiring free permits takes at most two writes, a release takes one, and a transfer to another " +
+		"process takes at most two", alone: true, test: permitsInFewWrites},
+	{name: "permits-one-write", text: "Acquiring free permits takes one write, and a transfer of permits to another process also takes one",
+		alone: true,
+		test:  permitsInOneWrite},
+	{name: "permits-try-writes", text: "TryAcquire of a semaphore writes nothing if too few permits are free or another request waits",
+		alone: true,
+		test:  tryPermitsWritesNothing},
+	{name: "permits-hand-off", text: "Handing permits off to another goroutine of the process writes nothing",
+		alone: true, test: permitsAreHandedOn},
 }
 
 func permitsInFewWrites(s *scene) { s.permitsCost(2, 2) }

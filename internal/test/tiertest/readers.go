@@ -9,19 +9,22 @@ import (
 )
 
 var readerPromises = []promise{
-	{name: "readers-share", text: "Readers of several processes hold the lock at the same time; a writer waits until all of them " +
-		"have released", test: readersShare},
-	{name: "readers-order", text: "A reader queues behind a writer that already waits, even while other readers hold the lock",
+	{name: "readers-share", text: "Readers of several processes hold the lock at the same time; a writer waits until all of them have " +
+		"released the lock", test: readersShare},
+	{name: "readers-order", text: "A reader queues behind a waiting writer, even while other readers hold the lock",
 		test: readersKeepOrder},
-	{name: "readers-try", text: "A try to read succeeds if no writer holds or waits; any other try succeeds if the lock is free",
+	{name: "readers-try", text: "TryAcquire for reading succeeds if no writer holds the lock or waits for it; any other TryAcquire " +
+		"succeeds if the lock is free",
 		test: triesOfEachMode},
-	{name: "readers-requeue", text: "A holder in any mode can requeue in any mode: this takes one write, and goes to the tail of the queue",
+	{name: "readers-requeue", text: "A reader, a writer or a mutex can requeue in any of these modes: this takes one write, and goes to " +
+		"the tail of the queue",
 		alone: true,
 		test:  requeueInEachMode},
-	{name: "readers-tokens", text: "A writer's token is above all earlier tokens; a reader's token is above those of all earlier writers",
+	{name: "readers-tokens", text: "A writer's token is higher than all earlier tokens; a reader's token is higher than the tokens of all " +
+		"earlier writers",
 		test: tokensOfEachMode},
-	{name: "readers-left", text: "If a reader's call is cancelled, or a message to it is lost, at any step, no stray entry stays " +
-		"in the queue",
+	{name: "readers-left", text: "If a reader's call is cancelled, or a message to it is lost, at any step, no unused entry stays in the " +
+		"queue",
 		test: nothingLeftByReaders},
 }
 
@@ -166,9 +169,10 @@ func nothingLeftByReaders(s *scene) {
 }
 
 var readerContendedPromises = []promise{
-	{name: "readers-contended", text: "Each reader learns that a writer waits behind it, whether the writer comes before or after the grant",
+	{name: "readers-contended", text: "Each reader learns that a writer waits behind it, whether the writer queued before or after the " +
+		"reader got the lock",
 		test: readersContended},
-	{name: "readers-uncontended", text: "A reader gets no signal because of other readers", test: readersUncontended},
+	{name: "readers-uncontended", text: "A reader gets no signal of a waiting process because of other readers", test: readersUncontended},
 }
 
 func readersContended(s *scene) {

@@ -8,13 +8,16 @@ import (
 )
 
 var revokePromises = []promise{
-	{name: "revoke", text: "A holder in any mode learns of a revoke request; the request alone does not take the lock from it",
+	{name: "revoke", text: "A reader, a writer or a mutex learns that another process has called Revoke; the call alone does not take the " +
+		"lock away",
 		test: revoked},
-	{name: "revoke-readers", text: "All readers learn of a revoke request, also one that has downgraded; waiters do not",
+	{name: "revoke-readers", text: "All readers learn that another process has called Revoke, also a writer that has downgraded; waiters " +
+		"do not learn of it",
 		test: readersRevoked},
-	{name: "revoke-messages", text: "A writer learns of a revoke request at any step, also during a downgrade",
+	{name: "revoke-messages", text: "A writer learns of a call of Revoke, whichever message is in flight during the call, also during a " +
+		"downgrade",
 		test: revokedAtEachMessage},
-	{name: "revoke-nobody", text: "A revoke request for a free lock is no error", test: nobodyRevoked},
+	{name: "revoke-nobody", text: "Revoke of a free lock returns no error", test: nobodyRevoked},
 }
 
 // The method revoke asks the holders for the lock.

@@ -28,7 +28,7 @@ type group struct {
 
 var groups = []group{
 	{"Processes are served first in, first out", orderPromises},
-	{"A requeue takes one write, and always releases the lock first", requeuePromises},
+	{"A requeue (to release the lock and queue again) takes one write, and always releases the lock first", requeuePromises},
 	{"A holder learns within a third of the lease that another process waits", contendedPromises},
 	{"Readers share the lock; a writer or a mutex holds it alone", readerPromises},
 	{"A reader learns that a writer or a mutex waits", readerContendedPromises},
@@ -36,19 +36,19 @@ var groups = []group{
 	{"A process can ask the holder to release the lock", revokePromises},
 	{"An operator can remove a holder by its token", breakPromises},
 	{"A holder learns of its loss before its lease ends, and before another process gets the lock", lossPromises},
-	{"Each grant has a higher token than the one before", tokenPromises},
+	{"Each grant of the lock has a higher token than the grant before it", tokenPromises},
 	{"A holder can save a value beside the lock, and any process can load it", valuePromises},
-	{"A server that may have lost grants makes no new grant until the lost ones have ended", gracePeriodPromises},
-	{"No entry is left after a cancelled call, a lost message or the end of a process", leftPromises},
+	{"A server that may have lost locks grants no lock until the leases of the lost locks have ended", gracePeriodPromises},
+	{"No entry is left in the queue after a cancelled call, a lost message or the end of a process", leftPromises},
 	{"Release returns within a third of the lease, and a cancelled call returns at once", boundPromises},
-	{"A try gets a free lock, and writes nothing if the lock is taken", tryPromises},
+	{"TryAcquire gets a free lock, and writes nothing if the lock is taken", tryPromises},
 	{"No more permits are taken than exist, and requests are served whole and in order", permitPromises},
 	{"Permits that were granted together are lost together, before another process gets them", permitLossPromises},
 	{"No entry of a semaphore is left after a cancelled call, a lost message or the end of a process", permitLeftPromises},
-	{"Acquiring many permits costs as much as acquiring one", permitCostPromises},
+	{"Acquiring many permits takes as many writes as acquiring one", permitCostPromises},
 	{"The program is notified of each change of its connection", connectionPromises},
-	{"Close ends everything", closePromises},
-	{"The local gate: what writes nothing, what takes one write, and how long other processes wait", enginePromises},
+	{"Close ends all holds, calls and goroutines of the process", closePromises},
+	{"Inside a process: what writes nothing, what takes one write, and how long other processes wait", enginePromises},
 }
 
 // Run tests every promise in a subtest of its own, and returns the table.

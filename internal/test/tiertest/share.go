@@ -9,16 +9,18 @@ import (
 )
 
 var sharePromises = []promise{
-	{name: "share", text: "The downgrade waits until the next process in the queue is a reader; that reader gets the lock, a " +
+	{name: "share", text: "A downgrade waits until the next process in the queue is a reader: that reader then gets the lock, and a " +
 		"writer does not", test: shares},
-	{name: "share-writes", text: "A downgrade takes one write", alone: true, test: shareIsOneWrite},
-	{name: "share-contended", text: "After a downgrade, a waiting writer triggers the signal; other readers do not",
+	{name: "share-writes", text: "A downgrade from writer to reader takes one write", alone: true, test: shareIsOneWrite},
+	{name: "share-contended", text: "After a downgrade, the holder gets a signal if a writer waits, and no signal if only readers wait",
 		test: contendedAnew},
-	{name: "share-ends", text: "If the context ends first, the holder stays a writer; if the lock is lost, the downgrade ends and " +
-		"no stray entry stays", test: shareEnds},
-	{name: "share-troubled", text: "If the context ends, or a message is lost, at any step, the lock is either shared or still exclusive",
+	{name: "share-ends", text: "If the context of a downgrade ends, the holder stays a writer; if the lock is lost, the downgrade ends " +
+		"and leaves no unused entry", test: shareEnds},
+	{name: "share-troubled", text: "If the context of a downgrade ends, or a message is lost, at any step, the lock is either shared or " +
+		"still exclusive",
 		test: shareTroubled},
-	{name: "share-removal", text: "A holder that has downgraded soon learns that an operator has removed it", test: sharedIsRemoved},
+	{name: "share-removal", text: "If an operator removes a holder that has downgraded, the former holder soon learns of its loss",
+		test: sharedIsRemoved},
 }
 
 // The method share starts to share a grant. Unless Share fails, other readers may have the lock as well from then on.

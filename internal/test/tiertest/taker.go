@@ -23,7 +23,7 @@ func (p *proc) of(total int) *taker {
 	s.Helper()
 	store, err := p.Semaphore(s.path, total, second.Options{})
 	if errors.Is(err, errors.ErrUnsupported) {
-		s.lacks("there are no semaphores")
+		s.lacks("advisory locks have no semaphores")
 	}
 	if err != nil {
 		s.Fatalf("Semaphore: %v", err)

@@ -10,17 +10,18 @@ import (
 )
 
 var valuePromises = []promise{
-	{name: "value", text: "Any process can load the newest value and the token of its writer; the value outlives hold and process " +
+	{name: "value", text: "Any process can load the newest value and the token of its writer; the value stays after the process ends, " +
 		"until a holder removes it", test: valueStays},
 	{name: "value-large", text: "A value can be empty, can be up to 16 KiB long, and can contain any bytes", test: valueOfAnyBytes},
-	{name: "value-guarded", text: "A holder that has released or lost the lock cannot save", test: valueGuarded},
-	{name: "value-writes", text: "A save takes one write", alone: true, test: saveIsOneWrite},
-	{name: "value-lost", text: "Saves take effect in their order, even if any message to the process is lost",
+	{name: "value-guarded", text: "A holder that has released or lost the lock cannot save a value", test: valueGuarded},
+	{name: "value-writes", text: "Saving a value takes one write", alone: true, test: saveIsOneWrite},
+	{name: "value-lost", text: "Saved values take effect in the order of the calls of Save, even if any message to the process is lost",
 		test: savesOverLostMessages},
-	{name: "value-ends", text: "If the context of a save ends at any message, the error says whether the value may have been saved",
+	{name: "value-ends", text: "If the context of Save ends at any step, the error says whether the value may have been saved",
 		test: saveEnds},
-	{name: "value-frozen", text: "A save that the store executes late, after an outage, does not replace a later one", alone: true,
-		test: saveThatIsLate},
+	{name: "value-frozen", text: "If the store executes a Save late, after an outage, this Save does not replace the value of a later Save",
+		alone: true,
+		test:  saveThatIsLate},
 }
 
 // The method save saves a value. It takes no longer than any call may take.
