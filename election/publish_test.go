@@ -219,7 +219,7 @@ func TestOnlyTheLeaderPublishes(t *testing.T) {
 		need.WantErr(t, "Publish of a candidate", b.Publish(ctx, nil), election.ErrNotLeader)
 		need.OK(t, a.Publish(ctx, make([]byte, 16<<10)))
 		need.OK(t, a.Publish(ctx, []byte("1")))
-		need.WantMention(t, a.Publish(ctx, make([]byte, 16<<10+1)), "16385 bytes are more than 16384")
+		need.WantMention(t, a.Publish(ctx, make([]byte, 16<<10+1)), "16385 bytes are more than the limit of 16384")
 
 		heal := link.Cut()
 		time.Sleep(sessionTimeout)

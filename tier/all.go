@@ -19,16 +19,16 @@ type Bundle struct {
 
 // AcquireAll acquires several locks and blocks until it holds all of them. If two processes acquire several locks one by one in different
 // orders, they can deadlock. Calls of AcquireAll cannot deadlock with each other, because each call acquires the locks in the order of
-// their paths. The order of the arguments does not matter. The arguments may include [RWMutex.Writer] and [RWMutex.Reader]. While
-// AcquireAll waits for a lock, it holds the locks that it has already acquired.
+// their paths. The order of the arguments has no effect. The arguments may include [RWMutex.Writer] and [RWMutex.Reader]. While AcquireAll
+// waits for a lock, it holds the locks that it has already acquired.
 //
-// After an error no lock is held. The error names the lock that could not be acquired, and is otherwise the error of [Mutex.Acquire]. If a
-// lock is lost while AcquireAll waits for another lock, the error names the lost lock and wraps [ErrLost]. All waits share ctx.
-// [WithMaxWait] limits the wait for each lock separately.
+// If AcquireAll fails, it releases the locks that it has acquired. The error names the lock that could not be acquired, and wraps the error
+// of [Mutex.Acquire]. If a lock is lost while AcquireAll waits for another lock, the error names the lost lock and wraps [ErrLost]. All
+// waits share ctx. [WithMaxWait] limits the wait for each lock separately.
 //
 // If a lock is given twice, AcquireAll acquires it reentrantly, the writing side first. If ctx carries a hold of a lock, AcquireAll joins
-// that hold. Caution: while you hold a lock, call AcquireAll only for locks with higher paths. AcquireAll cannot change the order in which
-// you acquired the first lock.
+// that hold. Caution: while you hold a lock, call AcquireAll only for locks with higher paths. With a lower path, two processes can
+// deadlock, because AcquireAll cannot put the lock that you already hold last.
 //
 // The mutexes may belong to several registries if every process uses the same paths for the same locks. AcquireAll compares only the
 // paths, without the chroot of a connect string. AcquireAll returns an error and acquires nothing if a mutex is nil, or if Acquire refuses
@@ -86,7 +86,8 @@ func inOrder(mutexes []*Mutex) ([]int, error) {
 	for k := 1; k < len(order); k++ {
 		before, m := mutexes[order[k-1]], mutexes[order[k]]
 		if before.at.path == m.at.path && before.key != m.key {
-			return nil, fmt.Errorf("tier: acquire all: two locks at %s: of two registries, or a mutex and a reader/writer lock", m.at.path)
+			return nil, fmt.Errorf("tier: acquire all: two different locks at %s: "+
+				"from two registries, or a mutex and a reader/writer lock", m.at.path)
 		}
 	}
 	return order, nil

@@ -97,9 +97,9 @@ func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
 			"nil":                              {[]*tier.Mutex{a, nil, b}, "mutex 2 of 3 is nil"},
 			"a path that cannot be a lock":     {[]*tier.Mutex{a, locks.Mutex("")}, "empty"},
 			"an option that is wrong":          {[]*tier.Mutex{a, locks.Mutex("/z", tier.WithLinger(-1))}, "linger -1ns"},
-			"the same path in two registries":  {[]*tier.Mutex{a, b, again}, "two locks at /locks/a"},
-			"a mutex and one to read":          {[]*tier.Mutex{b, locks.RWMutex("/locks/b").Reader()}, "two locks at /locks/b"},
-			"the same, with others in between": {[]*tier.Mutex{again, b, a, a}, "two locks at /locks/a"},
+			"the same path in two registries":  {[]*tier.Mutex{a, b, again}, "two different locks at /locks/a"},
+			"a mutex and one to read":          {[]*tier.Mutex{b, locks.RWMutex("/locks/b").Reader()}, "two different locks at /locks/b"},
+			"the same, with others in between": {[]*tier.Mutex{again, b, a, a}, "two different locks at /locks/a"},
 		} {
 			need.Has(t, what, fmt.Sprint(errOf(tier.AcquireAll(t.Context(), c.mutexes...))), c.want)
 		}

@@ -152,7 +152,7 @@ func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 	}
 }
 
-var errAtWork = errors.New("still at work")
+var errAtWork = errors.New("still busy")
 
 func closes(t *testing.T, locks *tier.Registry, want error) {
 	t.Helper()

@@ -587,7 +587,7 @@ func (c *cohort) slipOut(own *ownership) (loss error, out bool) {
 		c.mu.Unlock()
 	}
 	if loss == nil && !own.grant.Leased() && !own.grant.Confirm() {
-		loss = errors.New("not known whether the lock was held to the end")
+		loss = errors.New("the server did not confirm that the lock was held until its release")
 	}
 	for n := c.readers.Load(); n > 1; n = c.readers.Load() {
 		if c.readers.CompareAndSwap(n, n-1) {
@@ -741,8 +741,8 @@ func (c *cohort) lookAtWait() {
 	if c.alarm.set = false; c.state == held && !c.gate.empty() {
 		places := c.registry.leaks.places(c)
 		c.judgeLocked(c.since, c.gate.first.seat.since, c,
-			"tier: a goroutine is blocked by a hold of its own process; if the hold is its own, this is a deadlock: "+
-				"pass the context of the hold to Acquire; if the holder waits for a lock of this goroutine, take both with AcquireAll",
+			"tier: a goroutine is blocked by a hold of its own process; if the goroutine itself has the hold, this is a deadlock: "+
+				"pass the context of the hold to Acquire; if the holder waits for a lock of this goroutine, acquire both locks with AcquireAll",
 			"token", c.grant.Token(), "waiters", c.gate.waiting,
 			"acquired", cmp.Or(places, "not known without tier.WithLeakDetection"))
 	}

@@ -26,18 +26,18 @@
 // Go has no goroutine identity, so ownership follows the context. If [Mutex.Acquire] gets a context from [Hold.Context] or from
 // [Mutex.Do], it joins the existing hold. With any other context it waits.
 //
-// Caution: goroutines that share such a context, for example in an errgroup, do not exclude each other, although each acquires the lock.
-// If a goroutine has to compete for the lock, pass it the result of [WithoutHold]. Do not wait for that goroutine while you hold the lock.
-// A goroutine that holds the lock and acquires it with another context deadlocks; after 10 s a warning is logged. [WithLeakDetection] also
+// Caution: goroutines that share such a context, for example in an errgroup, do not exclude each other, although each acquires the lock. If
+// a goroutine has to compete for the lock, pass it the result of [WithoutHold]. Do not wait for that goroutine while you hold the lock. If
+// a goroutine holds the lock and acquires it with another context, it deadlocks; after 10 s a warning is logged. [WithLeakDetection] also
 // reports holds that were never released.
 //
-// A function that acquires the lock again may run while its caller is halfway through an update. Therefore a hold does not show that data
-// in memory is consistent. Inside a package, prefer functions that document that their caller holds the lock.
+// Caution: a function that acquires the lock again may run while its caller is halfway through an update. The function then sees half of
+// the update, although it holds the lock. Inside a package, prefer functions whose documentation says that the caller must hold the lock.
 //
 // # What is promised
 //
-//   - Exclusion: while the lease of an owner is valid, no other process owns the lock. Inside a process there is at most one owner, even
-//     without a lease.
+//   - Exclusion: while the lease of an owner is valid, no other process owns the lock. Inside a process, only one goroutine at a time owns
+//     the lock, even after the lease has ended.
 //   - Notice of loss: an owner learns that the lock is lost before the store can grant it to another process. The context ends with a cause
 //     that wraps [ErrLost], [Hold.Lost] is closed, and [Hold.Err], [Hold.Release] and Do return the error.
 //   - Order: processes get the lock in the order in which they queue. Goroutines of a process get the lock in the order of their calls.
@@ -79,9 +79,9 @@
 // # What it costs
 //
 // An uncontended Acquire takes one round trip to the store, or two if the path does not exist yet in ZooKeeper. Release takes one round
-// trip. TryAcquire takes one, or two on ZooKeeper if the lock is free. A transfer, from Release in one process to Acquire in another,
-// takes one round trip, however many processes wait. A local hand-off and a reentrant acquisition take none. Package dropin takes more
-// round trips than the other constructors.
+// trip. TryAcquire takes one, or two on ZooKeeper if the lock is free. A transfer, from Release in one process to Acquire in another, takes
+// one round trip, however many processes wait. A local hand-off and a reentrant acquisition take none. Locks of package dropin take more
+// round trips than these numbers.
 //
 // A transfer takes up to two round trips between two processes with one goroutine each, if they hold the lock for less than a round trip.
 // With [WithLinger], a process that acquires the same lock again sends no request.

@@ -44,7 +44,7 @@ func (b *Bundle) guard() (second.Guard, error) {
 	case b == nil:
 		return second.Guard{}, ErrReleased
 	case len(b.taken) == 0:
-		return second.Guard{}, errors.New("a bundle without locks guards nothing")
+		return second.Guard{}, errors.New("a bundle without locks cannot guard a write")
 	}
 	g := second.Guard{Check: b.Err}
 	var paths []string

@@ -102,50 +102,50 @@ func (h *Hold) ValidUntil() time.Time {
 // Use the token wherever a late write does harm. A process can be paused after it has checked the lock, and its write then arrives when
 // another process holds the lock. Guarded writes need no token; see [Guard].
 //
-// Caution: a store that lost its data issues low tokens again, and the resource then refuses all writes. First end every process that may
-// have held the lock. Then reset the highest token in the resource.
+// Caution: a store that lost its data issues low tokens again, and the resource then refuses all writes. To recover, first end every
+// process that may have held the lock. Then reset the highest token that the resource has stored.
 func (h *Hold) Token() int64 { return h.own.grant.Token() }
 
 // Shared reports whether this is a read hold of an [RWMutex].
 func (h *Hold) Shared() bool { return h.shared }
 
-// Contended returns a channel that is closed when another process waits for the lock because this process holds it. Use the channel in a
-// program that can release early. The channel stays closed, even if the other process gives up. The first call costs the store a read and
-// a watch.
+// Contended returns a channel that is closed when another process waits for the lock that this hold belongs to. Use the channel in a
+// program that can release early. The channel stays closed, even if the other process gives up. The first call sends the store a read and a
+// watch.
 //
-// Calling Contended also ends local hand-off. Once another process waits, the next release gives the lock to that process, whatever the
-// budget of [WithHandOff], and no more readers join. The end of local hand-off applies to all goroutines of the process, until another
-// process gets the lock.
+// Caution: a call of Contended changes how the process hands the lock off. Once another process waits, the next release gives the lock to
+// that process, even if the budget of [WithHandOff] is not used up. No more readers join. This applies to all goroutines of the process,
+// until another process gets the lock.
 //
 // Caution: if every process releases as soon as the channel is closed, each does only one step of work per acquisition. Work for a
 // minimum time before you check the channel.
 //
-// Waiting readers do not close the channel of a reader. After a downgrade, see [RWMutex], call Contended again: it returns another
-// channel.
+// If this is a read hold, the channel is not closed because of other readers that wait. After a downgrade (see [RWMutex]), call Contended
+// again, because it then returns another channel.
 func (h *Hold) Contended() <-chan struct{} { return h.own.cohort.contendedOf(h.own.grant) }
 
 // RevokeRequested returns a channel that is closed when [Mutex.Revoke], "tierlock revoke" or Curator's Revoker has asked for the lock. The
-// holder does not lose the lock: the program decides whether to release it. A process that does not call RevokeRequested ignores requests.
-// On ZooKeeper the first call costs a read and a watch.
+// holder does not lose the lock: the program decides whether to release it. A process that does not call RevokeRequested ignores such
+// requests. On ZooKeeper the first call sends a read and a watch.
 //
-// Calling RevokeRequested also ends local hand-off: after a request, the next release gives the lock to the next process, and no more
-// readers join.
+// After RevokeRequested was called and a request has arrived, the process hands the lock off no more: the next release gives the lock to
+// the next process, and no more readers join.
 func (h *Hold) RevokeRequested() <-chan struct{} { return h.own.cohort.revokedOf(h.own.grant) }
 
 // Path returns the path of the lock.
 func (h *Hold) Path() string { return h.own.cohort.key.path }
 
-// Release ends this hold. When the last hold of an ownership is released, the lock goes to the next goroutine or process. Release takes
-// one round trip, or none if the lock stays in the process. Release takes no context. If the store does not answer, Release returns after
+// Release ends this hold. After reentrant acquisitions, the lock is released with the last hold. It then goes to the next goroutine or
+// process. Release takes one round trip, or none if the lock stays in the process. If the store does not answer, Release returns after
 // [WithReleaseTimeout], a third of the lease TTL by default. The queue entry is then deleted in the background, or ends with the session.
 //
 // Release returns nil if the lock was held until now, and an error that wraps [ErrLost] if the lock was lost. If this hold was released
 // before, Release returns [ErrReleased] and has no effect. If the store refuses to delete the queue entry, for example because of a missing
 // permission, Release returns that error; the entry then blocks the lock until the session ends. After every result the hold is released.
 //
-// Without a lease (package dropin) only the server knows whether the lock was still held. If the server does not answer, the error of
-// Release says so. A local hand-off waits up to a second for the server's answer. While the outcome of a guarded write is unknown, the
-// lock is not handed off locally.
+// Locks of package dropin have no lease, so only the server knows whether the lock was still held. If the server does not answer, Release
+// returns an error that says so. Before it hands such a lock off locally, Release waits up to a second for the server's answer. If the
+// outcome of a guarded write is unknown, Release does not hand the lock off locally.
 func (h *Hold) Release() error {
 	if h.released.Swap(true) {
 		return ErrReleased
@@ -186,8 +186,8 @@ func (h *Hold) ReleaseUnsettled() error {
 }
 
 // ReleaseAt releases the hold at t, in the background, and returns nil at once. Use it to hold a lock for a minimum time. The hold and its
-// contexts stay valid until t, or until Release is called. The error of the release at t is discarded. If t has passed, ReleaseAt is the
-// same as Release.
+// contexts stay valid until t, or until Release is called. The error of the release at t is discarded. If t is in the past, ReleaseAt is
+// the same as Release.
 func (h *Hold) ReleaseAt(t time.Time) error {
 	if time.Until(t) > 0 && h.own.cohort.spawn(func() {
 		retry.Pause(h.Context(context.Background()), time.Until(t)) // shorter if the lock is lost or the hold is released before t
@@ -204,8 +204,8 @@ type ownerKey struct {
 	lockKey
 }
 
-// HoldFrom returns the hold of m that ctx carries, or nil if ctx carries none or that hold is released. The contexts of [Mutex.Do] and
-// [Hold.Context] carry holds. Do not release the hold that HoldFrom returns, because its owner releases it.
+// HoldFrom returns the hold of m that ctx carries. It returns nil if ctx carries no hold of m, or if that hold is released. The contexts of
+// [Mutex.Do] and [Hold.Context] carry holds. Do not release the hold that HoldFrom returns, because its owner releases it.
 func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 	if hold, _ := ctx.Value(m.key).(*Hold); hold != nil && !hold.released.Load() {
 		return hold
@@ -218,7 +218,7 @@ func HoldFrom(ctx context.Context, m *Mutex) *Hold {
 // context of a hold, the copy therefore also ends at the release of that hold.
 //
 // Caution: if a holder waits for such a goroutine, for example in Wait of an errgroup, both deadlock. If the goroutines of a group have to
-// acquire the lock one after another, start the group before you acquire the lock. Use a context that carries no hold.
+// acquire the lock one after another, start the group before you acquire the lock, with a context that carries no hold.
 func WithoutHold(ctx context.Context) context.Context { return withoutHold{ctx} }
 
 type withoutHold struct{ context.Context }

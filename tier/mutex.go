@@ -57,9 +57,9 @@ func (m *Mutex) Path() string { return m.at.path }
 //
 // If the wait ends without the lock, the error is a [*WaitError]. The error names the holder, or the process ahead in the queue, if this
 // process knows them. The error wraps context.Cause(ctx), [ErrWaitLimit] after the time of [WithMaxWait], or [ErrClosed]. If the store
-// cannot be reached or is in a grace period, the error also wraps this reason. An error that retrying cannot fix, such as a missing
-// permission, goes to all waiters of the process with the same options. After any error the queue entry is deleted, in the background if
-// the store does not answer.
+// cannot be reached or is in a grace period, the error also wraps this reason. If retrying cannot fix an error, such as a missing
+// permission, all waiters of this process for the lock that have the same options get the error. After any error the queue entry is
+// deleted, in the background if the store does not answer.
 func (m *Mutex) Acquire(ctx context.Context) (*Hold, error) {
 	return m.acquire(ctx, "acquire", (*cohort).enter)
 }
@@ -183,7 +183,7 @@ func (m *Mutex) Contenders(ctx context.Context) ([]Contender, error) {
 
 // Revoke asks the holder to release the lock, or all readers if readers hold it. The holder may be in this process or in another one. The
 // request is cooperative: the holder learns of it through [Hold.RevokeRequested], and may ignore it. Revoke has no effect on a free lock.
-// An idle lock that a process keeps ([WithLinger]) is released at once.
+// If a process only keeps the lock idle ([WithLinger]), it releases the lock at once.
 //
 // On ZooKeeper, Revoke and Curator's Revoker use the same request, so each library can ask holders of the other library. The request needs
 // the permission to write to the holder's node. While the store cannot be reached, Revoke blocks until ctx ends; the error then wraps the
@@ -201,8 +201,8 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 // contender.
 //
 // A holder or reader that Break removes has lost the lock. The context of its hold ends, and [Hold.Err] and [Hold.Release] return an error
-// that wraps [ErrLost]. Observers get the cause [LossByDeletion]. Other readers keep the lock. A waiter that Break removes queues again at
-// the end of the queue.
+// that wraps [ErrLost]. Observers get the cause [LossByDeletion]. Other readers keep the lock. If Break removes a waiter, the waiter queues
+// again at the end of the queue.
 //
 // Caution: the next contender gets the lock at once, although the former holder may still be working. The former holder learns of its loss
 // when the store notifies it, usually at once, and at most a third of its lease later. A process that is paused or cut off learns nothing
@@ -214,8 +214,8 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 //   - [ErrReleased] if no contender has the token, for example because the holder has just released the lock.
 //   - [ErrUnknown] if the answer is lost and ctx ends before a retry is answered. The contender may have been removed, or may still be
 //     removed. Call Break again: [ErrReleased] then means that the contender is removed.
-//   - the cause of ctx, also with [ErrUnavailable] if the store could not be reached; [ErrClosed]; or, at once, an error of the store such
-//     as a missing permission. If the error does not wrap ErrUnknown, nothing was removed.
+//   - the cause of ctx, together with [ErrUnavailable] if the store could not be reached; [ErrClosed]; or an error of the store, such as a
+//     missing permission, which Break returns at once. If the error does not wrap ErrUnknown, Break has removed no contender.
 //   - [errors.ErrUnsupported] for an advisory lock of PostgreSQL.
 //
 // In ZooKeeper and etcd, Break also removes contenders of other libraries. In Redis, contenders of other libraries have no token.
@@ -238,10 +238,10 @@ func (m *Mutex) Break(ctx context.Context, token int64) error {
 // Reentrancy: with the context of a hold, you can acquire the same side again. For the other side there are two rules.
 //
 //   - A writer can downgrade: acquire the reader with the context of the write hold, then release the write hold. The downgrade sends no
-//     request, and other readers of this process can join. Readers of other processes can join when they are next in the queue and have
-//     waited for the hand-off budget. If goroutines of this process also wait, they can join after twice the budget. The context of the
-//     write hold ends with its release. Therefore call read.Context with a context that does not derive from the writer's context. Inside
-//     Do of the writer there is no downgrade, because Do holds the write lock until f returns.
+//     request, and other readers of this process can join. Readers of other processes can join once they are next in the queue and have
+//     waited for as long as the hand-off budget. If goroutines of this process also wait for the lock, readers of other processes can join
+//     after twice the budget. The context of the write hold ends with its release. Therefore call read.Context with a context that does not
+//     derive from the writer's context. Inside Do of the writer there is no downgrade, because Do holds the write lock until f returns.
 //   - A reader cannot upgrade: acquiring the writer with the context of a read hold returns [ErrCannotUpgrade] at once. Caution: with any
 //     other context, a goroutine that holds the read lock and acquires the writer deadlocks.
 //

@@ -22,12 +22,13 @@ import (
 // panic. If the program recovers, the lock is not left held: if Waiting or Acquired does not return, Acquire ends its wait or releases the
 // lock. Caution: a callback deadlocks if it acquires the lock of its own event, or calls Shutdown.
 //
-// A callback gets the context of the call of Acquire or TryAcquire. This context may have ended. To create a span of a wait, subtract
+// A callback gets the context that was passed to Acquire or TryAcquire. This context may have ended. To create a span of a wait, subtract
 // Waited from At: this is the start of the wait. To create a span of a hold, subtract Held from At.
 //
-// For one hold the order is Waiting, Acquired, Lost, Released. Each of these callbacks is called at most once. Between different holds of
-// a lock the order of calls is not defined: Acquired of the next hold may be called before Released of the previous hold. Only the times
-// At are in order. There are no events for reentrant acquisitions, for their releases, and for the end of a lock that lingers.
+// For one hold the order is Waiting, Acquired, Lost, Released. Each of these callbacks is called at most once. Between different holds of a
+// lock the order of calls is not defined: Acquired of the next hold may be called before Released of the previous hold. The times in the
+// fields At are in order. There are no events for reentrant acquisitions and their releases. There is also no event when this process stops
+// keeping an idle lock ([WithLinger]).
 //
 // The permits of one Acquire of a [Semaphore] are one event. In each event exactly one of Hold and Permits is not nil.
 type Observer struct {

@@ -326,7 +326,7 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 
 		err := inVain(t, p, 3)
 		text := "tier: acquire " + pool + ": waited 2s for 3 permits: context deadline exceeded; " +
-			"this process is first in the queue, and too few are free: see Contenders"
+			"this process is first in the queue, and too few permits are free: see Contenders"
 		need.That(t, fmt.Sprintf("nobody else queues: %+v", err), err.Position == 0 && err.Taken == 0 && err.First)
 		need.Equal(t, "the error", err.Error(), text)
 		err = inVain(t, holder, 3)

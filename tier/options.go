@@ -25,7 +25,7 @@ type option func(*options)
 func (option) forRegistry() {}
 func (option) forLock()     {}
 
-// Wrong returns an error if the value of the option is invalid. It does not look at the other options.
+// Wrong returns an error if the value of the option is invalid. It does not check the other options.
 func (o option) Wrong() error {
 	alone := defaults
 	o(&alone)
@@ -40,7 +40,7 @@ func (setting) forRegistry() {}
 // Settle applies the option to s.
 func (set setting) Settle(s *second.Settings) { set(s) }
 
-// WithLeaseTTL sets T. If the store receives no request of a process for the time T, it grants the locks of that process to other
+// WithLeaseTTL sets T, the lease TTL. If the store receives no request of a process for T, it grants the locks of that process to other
 // processes. The default is 15 s. The package of each store documents the values it supports; ZooKeeper calls T the session timeout. A
 // shorter T frees the locks of a dead process sooner. A longer T keeps locks through longer outages.
 func WithLeaseTTL(d time.Duration) RegistryOption {
@@ -48,8 +48,8 @@ func WithLeaseTTL(d time.Duration) RegistryOption {
 }
 
 // WithLeaseMargin sets the safety margin. This process counts a lock as lost one margin before the store can grant the lock to another
-// process. The margin gives the holder time to stop, and covers differences of clocks. The default, also for 0, is T/3. The maximum is
-// T/2. Locks survive outages of up to T - margin - T/4.
+// process. The margin gives the holder time to stop, and covers differences of clocks. The default, also for 0, is T/3. The maximum is T/2.
+// Locks survive outages of up to T - margin - T/4.
 func WithLeaseMargin(d time.Duration) RegistryOption {
 	return setting(func(s *second.Settings) { s.Margin = d })
 }
@@ -114,8 +114,8 @@ func (o *options) budget() time.Duration {
 }
 
 // WithHandOff sets the hand-off budget: how long this process may pass a lock among its own goroutines while another process waits. The
-// default is 20 ms. While no other process waits, there is no limit. A budget of 0 or less is an error; [WithStrictOrder] turns hand-offs
-// off. For semaphores, see [Registry.Semaphore].
+// default is 20 ms. While no other process waits, the process may keep the lock without limit. A budget of 0 or less is an error;
+// [WithStrictOrder] turns hand-offs off. For semaphores, see [Registry.Semaphore].
 //
 // A lock is idle while it moves to another process. A budget of 19 times the transfer time keeps the lock in use for about 95 % of the
 // time. [Stats] has the transfer time. In exchange, a waiting process may wait for one budget for each process ahead of it.
@@ -129,14 +129,15 @@ func WithHandOff(budget time.Duration) Option {
 }
 
 // WithStrictOrder turns local hand-off off: each release gives the lock to the next process. With this option, each acquisition costs the
-// store as much as a transfer. If both WithStrictOrder and [WithHandOff] are given, the later option applies. An option of a lock
-// overrides an option of the registry. Together with [WithRounds], local hand-off continues within one round.
+// store as much as a transfer. If both WithStrictOrder and [WithHandOff] are given, the later option applies. An option of a lock overrides
+// an option of the registry. If [WithRounds] is also given, the process still hands the lock off within one round.
 func WithStrictOrder() Option { return option(func(o *options) { o.strict = true }) }
 
-// WithRounds makes a process serve a whole round before another process gets the lock. A round consists of all goroutines that were
-// waiting when the process got the lock. A round may take longer than the hand-off budget. Use WithRounds on paths that are shared with
-// libraries that have one queue entry per goroutine or thread, such as zk.Lock and Curator. A process then gets as many acquisitions with
-// its one entry as those libraries get with many entries. Add [WithStrictOrder] so that the process does not get more.
+// WithRounds makes a process serve a whole round before another process gets the lock. A round consists of all goroutines that were waiting
+// when the process got the lock. A round may take longer than the hand-off budget. Use WithRounds on paths that are shared with libraries
+// that have one queue entry per goroutine or thread, such as zk.Lock and Curator. With WithRounds, a process with one queue entry gets as
+// many acquisitions as such a library gets with many entries. Add [WithStrictOrder] so that the process does not get more acquisitions than
+// its share.
 func WithRounds() Option { return option(func(o *options) { o.rounds = true }) }
 
 // WithLinger keeps an idle lock in the process for up to d after the last release, so that acquiring it again needs no round trip. The

@@ -81,8 +81,9 @@ func (r *Registry) at(t time.Duration) time.Time {
 // [Registry.Shutdown]. Close may be called several times and from any goroutine, also from a callback of the [Observer] or the logger.
 //
 // Close returns within six seconds. Close waits up to a second for the logger, and up to a second for running callbacks of the observer.
-// Slower callbacks finish after Close has returned. When Close returns, all other goroutines of the registry have ended. After Close,
-// callbacks begin only in goroutines that call Acquire or Release. If a callback calls Close, Close waits for the whole second.
+// Slower callbacks finish after Close has returned. When Close returns, all other goroutines of the registry have ended. After Close has
+// returned, callbacks begin only in goroutines that call Acquire or Release. If a callback calls Close, Close always waits for the whole
+// second, because that callback is still running.
 //
 // An error means that the client of the store is still busy after five seconds, for example in the program's dialer.
 func (r *Registry) Close() error {
@@ -100,7 +101,7 @@ func (r *Registry) Close() error {
 	select {
 	case <-r.ended:
 	case <-time.After(closeTime):
-		return errors.New("tier: close: the client of the store is still at work")
+		return errors.New("tier: close: the client of the store is still busy")
 	}
 	select {
 	case <-r.gone:
@@ -131,8 +132,9 @@ func (r *Registry) call(f func()) {
 //
 //   - [ErrClosed] after Close or Shutdown was called;
 //   - a [*GracePeriodError] while the store answers but grants no lock yet;
-//   - an error that wraps [ErrUnavailable] in all other cases. There are two causes. The store does not answer: this is noticed within two
-//     thirds of T. Or the store has refused every acquisition or every release for 3 s, for example because it is full or read-only.
+//   - an error that wraps [ErrUnavailable] in all other cases. One cause is that the store does not answer, which this process notices
+//     within two thirds of T. The other cause is that the store has refused every acquisition or every release for 3 s, for example because
+//     it is full or read-only.
 //
 // During an outage, locks stay held until their lease ends. Caution: a readiness probe that uses Err takes all replicas out of service at
 // once, because all replicas use the same store.
@@ -168,7 +170,7 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 	select {
 	case <-r.drained.Done():
 	case <-ctx.Done():
-		err = fmt.Errorf("tier: shutdown: still in use: %s: %w", r.paths(), context.Cause(ctx))
+		err = fmt.Errorf("tier: shutdown: these locks were still held: %s: %w", r.paths(), context.Cause(ctx))
 	}
 	return cmp.Or(err, r.Close())
 }

@@ -48,10 +48,10 @@ type Semaphore struct {
 // The options [WithHandOff], [WithStrictOrder] and [WithMaxWait] apply to semaphores. [WithLinger] and [WithRounds] do not apply, because
 // an unused permit is released at once.
 //
-// While other processes queue, a process takes its share of the permits, or twice its largest request if that is more. The process hands
-// these permits off among its goroutines for three hand-off budgets ([WithHandOff], 20 ms by default). A process that has only a part of
-// all permits may hand them off for longer. The first process in the queue waits for at most three budgets for each process that queued,
-// and one section, however many permits it wants.
+// While other processes queue, a process takes an equal share of the permits. If twice its largest request is more than this share, the
+// process takes twice its largest request. The process hands these permits off among its goroutines for three hand-off budgets
+// ([WithHandOff], 20 ms by default). A process that has only a part of all permits may hand them off for longer. The first process in the
+// queue waits for at most three budgets for each process in the queue, and for one critical section, however many permits it wants.
 func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{registry: r, at: lockKey{path, counting}, permits: permits}
 	var own []any
@@ -69,12 +69,12 @@ func (r *Registry) Semaphore(path string, permits int, opts ...Option) *Semaphor
 // Path returns the path of the semaphore.
 func (s *Semaphore) Path() string { return s.at.path }
 
-// Acquire blocks until it has all k permits, until ctx ends, or until an error occurs that retrying cannot fix. Every waiter of the
-// process gets such an error. Acquire never takes only a part of the k permits. While the store cannot be reached, Acquire keeps trying.
+// Acquire blocks until it has all k permits, until ctx ends, or until an error occurs that retrying cannot fix. All waiters of the process
+// get the last kind of error. Acquire never takes only a part of the k permits. While the store cannot be reached, Acquire retries.
 //
 // Requests are served whole and in order: processes in the order in which they queue, and goroutines of a process in the order of their
-// calls. A small request does not overtake a large request ahead of it. The exception is permits that another process hands off among its
-// own goroutines; see [Registry.Semaphore].
+// calls. A small request does not overtake a large request ahead of it. There is one exception: another process may hand its permits off
+// among its own goroutines for a limited time; see [Registry.Semaphore].
 //
 // If the wait ends without permits, the error is a [*WaitError] as for [Mutex.Acquire]. The error names the process ahead in the queue, or
 // says that too few permits are free. The error also says how many permits this process has. The error wraps [ErrTooManyPermits] if k is
@@ -93,7 +93,7 @@ func (s *Semaphore) Acquire(ctx context.Context, k int) (*Permits, error) {
 func (s *Semaphore) TryAcquire(ctx context.Context, k int) (*Permits, error) {
 	permits, err := s.take(ctx, "try", k, (*pool).try)
 	if q := (*GracePeriodError)(nil); errors.Is(err, ErrLocked) && !errors.As(err, &q) && !errors.Is(err, errOvertaken) {
-		err = tooFew{s.at.failure("try", fmt.Errorf("fewer than %s free, or somebody waits", permitsOf(k)))}
+		err = tooFew{s.at.failure("try", fmt.Errorf("fewer than %s free, or another call waits for permits", permitsOf(k)))}
 	}
 	return permits, err
 }
@@ -137,9 +137,9 @@ func (s *Semaphore) check(k int) error {
 	case k < 1:
 		return fmt.Errorf("%d permits: want at least one", k)
 	case k > s.permits:
-		return fmt.Errorf("%w: %d of %d, which this process gave to Semaphore; ask for fewer", ErrTooManyPermits, k, s.permits)
+		return fmt.Errorf("%w: the call wants %d, but this process gave %d to Semaphore; ask for fewer", ErrTooManyPermits, k, s.permits)
 	case k > s.store.Most():
-		return fmt.Errorf("%d permits: the store takes no more than %d in one write; ask for fewer", k, s.store.Most())
+		return fmt.Errorf("%d permits: the store grants no more than %d in one write; ask for fewer", k, s.store.Most())
 	}
 	return nil
 }
@@ -158,8 +158,8 @@ func (s *Semaphore) Do(ctx context.Context, k int, f func(ctx context.Context) e
 // [Registry.Semaphore]. While the store cannot be reached, SetPermits blocks until ctx ends; the error then wraps the cause of ctx, and the
 // number may still be stored. Other errors are those of [Mutex.Contenders]. n must be at least 1.
 //
-// If the number becomes smaller, holders keep their permits. No more permits are granted until fewer permits are taken than the new
-// number. A waiter that wants more permits than the new number gets [ErrTooManyPermits]. If the number becomes larger, waiters are
+// If the number becomes smaller, holders keep their permits. The store then grants no permit until the number of taken permits is below the
+// new number. A waiter that wants more permits than the new number gets [ErrTooManyPermits]. If the number becomes larger, waiters are
 // admitted at once. After a reduction, [Semaphore.Contenders] may show the surplus holders as waiting until they release.
 //
 // etcd, PostgreSQL, MySQL and Redis keep the number in a separate key or row, also while the semaphore is idle. ZooKeeper keeps the number
@@ -191,8 +191,8 @@ func (s *Semaphore) Contenders(ctx context.Context) ([]Contender, error) {
 
 // Break removes the contender with the given token, and so takes its permits. [Semaphore.Contenders] shows the tokens. All permits that a
 // process took from the store in one grant have the same token. Permits of one grant are lost together, even if several goroutines hold
-// them. [Permits.Lost] is closed, and [Permits.Err] and [Permits.Release] return an error that wraps [ErrLost]. A waiter that Break
-// removes queues again at the end of the queue.
+// them. [Permits.Lost] is closed, and [Permits.Err] and [Permits.Release] return an error that wraps [ErrLost]. If Break removes a waiter,
+// the waiter queues again at the end of the queue.
 //
 // Caution: the next contender gets the permits at once, although the former holder may still use them. Otherwise Break is like
 // [Mutex.Break]: it returns the same errors, and the former holder learns of its loss at the same time.
@@ -239,8 +239,8 @@ func (p *Permits) Path() string { return p.semaphore.at.path }
 // [Hold.Lost]. The release of the permits does not close the channel.
 func (p *Permits) Lost() <-chan struct{} { return p.lost.Done() }
 
-// Err returns nil while all permits are held, an error that wraps [ErrLost] once one is lost, and [ErrReleased] after the release. It
-// checks the clock on every call, like [Hold.Err].
+// Err returns nil while all permits are held, an error that wraps [ErrLost] once one of the permits is lost, and [ErrReleased] after the
+// release. It checks the clock on every call, like [Hold.Err].
 func (p *Permits) Err() error {
 	var err error
 	now := p.pool.registry.now()
@@ -263,8 +263,9 @@ func (p *Permits) ValidUntil() time.Time {
 
 // Token returns the fencing token of the grant with which this process took the permits from the store. The token is positive, and never
 // lower than the token of permits that were taken earlier. Permits that were granted together have the same token, and a local hand-off
-// does not change it. Several processes hold permits at the same time. Therefore a resource should not refuse lower tokens of permits. The
-// resource may compare tokens of permits with the tokens of a lock that was acquired later.
+// does not change it. Caution: several processes hold permits at the same time, with different tokens. Therefore a resource must not refuse
+// a token because it is lower than the token of other permits. The resource may compare tokens of permits with the tokens of a lock that
+// was acquired later.
 func (p *Permits) Token() int64 { return p.taken[0].Token() }
 
 // Context returns a context for work under the permits, derived from ctx. The context is cancelled when one of the permits is lost, with a
@@ -274,9 +275,9 @@ func (p *Permits) Context(ctx context.Context) context.Context {
 	return p.work.under(ctx, p.lost, p.Err, func(ctx context.Context) context.Context { return ctx })
 }
 
-// Release releases the permits. Within the hand-off budget, waiting goroutines of this process get them. If none waits or the budget is
-// used up, the permits go back to the store. If the store does not answer, Release returns after [WithReleaseTimeout]. The permits are
-// then removed in the background, or end with the session.
+// Release releases the permits. Within the hand-off budget, waiting goroutines of this process get the permits. If no goroutine waits, or
+// the budget is used up, the permits go back to the store. If the store does not answer, Release returns after [WithReleaseTimeout]. The
+// permits are then removed in the background, or end with the session.
 //
 // Release returns nil if all permits were held until now, and an error that wraps [ErrLost] if one of them was lost. If the permits were
 // released before, Release returns [ErrReleased] and has no effect. If the store refuses the release, Release returns that error, like
@@ -654,8 +655,9 @@ func (p *pool) lookAtWait() {
 	if p.alarm.set = false; p.stuckLocked() {
 		first := &p.gate.first.seat
 		p.judgeLocked(p.moved, first.since, p,
-			"tier: a goroutine is blocked by permits of its own process; if they are its own, this is a deadlock: acquire all at once; "+
-				"if their holder waits for a lock of this goroutine, acquire locks and permits in one order everywhere",
+			"tier: a goroutine is blocked by permits of its own process; if the goroutine itself has these permits, this is a deadlock: "+
+				"acquire all permits at once; if their holder waits for a lock of this goroutine, acquire locks and permits in one order "+
+				"everywhere",
 			"permits", first.count, "taken", p.taken, "of", p.permits, "waiters", p.gate.waiting)
 	}
 }

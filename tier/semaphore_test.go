@@ -210,9 +210,9 @@ func TestTryAcquireOfASemaphore(t *testing.T) {
 				need.That(t, fmt.Sprintf("try for %d: got %v, want ErrLocked: %s", k, err, want), errors.Is(err, tier.ErrLocked) && err.Error() == want)
 			}
 		}
-		refused(2, "tier: try "+pool+": fewer than 2 permits free, or somebody waits")
+		refused(2, "tier: try "+pool+": fewer than 2 permits free, or another call waits for permits")
 		waiting := ask(soon(t), b, 3).blocked(t)
-		refused(1, "tier: try "+pool+": fewer than 1 permit free, or somebody waits")
+		refused(1, "tier: try "+pool+": fewer than 1 permit free, or another call waits for permits")
 		release(t, two)
 		release(t, waiting.granted(t))
 	})
@@ -228,7 +228,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 		}{
 			{locks.Semaphore(pool, 3), 0, "0 permits: want at least one"},
 			{locks.Semaphore(pool, 3), -1, "-1 permits: want at least one"},
-			{locks.Semaphore(pool, 3), 4, "4 of 3, which this process gave to Semaphore; ask for fewer"},
+			{locks.Semaphore(pool, 3), 4, "the call wants 4, but this process gave 3 to Semaphore; ask for fewer"},
 			{locks.Semaphore(pool, math.MaxInt), 1<<16 + 1, "ask for fewer"},
 			{locks.Semaphore(pool, 0), 1, "0 permits in all: want at least one"},
 			{locks.Semaphore("", 3), 1, "empty"},

@@ -9,7 +9,8 @@ import (
 // tryTime is the time for which goroutines of this process wait behind a try.
 const tryTime = time.Second
 
-var errOvertaken = fmt.Errorf("%w: the store did not answer within %v, and another goroutine of this process waits", ErrLocked, tryTime)
+var errOvertaken = fmt.Errorf("%w: the store did not answer within %v, and another goroutine of this process waits for the lock",
+	ErrLocked, tryTime)
 
 // A try is a TryAcquire that is in flight at the second tier. It serves only its caller. If the store has just stopped answering, the try
 // lasts until the outage is noticed. Goroutines that have waited behind it for tryTime therefore cancel it and queue, because only

@@ -24,30 +24,33 @@ type Value struct {
 var ErrNoValue = second.ErrNoValue
 
 // errReads is the error of a Save with a read hold.
-var errReads = errors.New("a read hold cannot save")
+var errReads = errors.New("a read hold cannot save a value")
 
 // Save writes up to 16 KiB of data beside the lock, in place of the value that is there. It is a guarded write: it takes effect only while
 // this hold's lock is held. The value belongs to the path of the lock, outlives the hold and the process, and stays until another Save or
-// [Hold.Forget]. A Mutex and a RWMutex of one path share it. Use it for a checkpoint, a counter, or what a leader publishes.
+// [Hold.Forget]. A Mutex and a RWMutex of one path share it. Use the value for a checkpoint, a counter, or data that a leader publishes.
 //
 // Save takes one round trip, or two for the first value on ZooKeeper. It repeats a write whose answer was lost, until the store answers,
 // ctx ends, or the lock is lost. The writes of one hold take effect in the order of the calls.
 //
-// The value is unchanged if the error wraps [ErrLost] or [ErrReleased], is a refusal by the store such as a missing permission, or says
-// that ctx had ended before, that data is longer than 16 KiB, or that the hold is a read hold. If the error wraps [ErrUnknown], the
-// outcome is ambiguous: ctx ended, or the lock was lost, before an answer came. The write may still take effect, but not after another
-// process has acquired the lock. [Mutex.Load] tells.
+// Save has changed nothing if its error
+//   - wraps [ErrLost] or [ErrReleased];
+//   - is a refusal by the store, such as a missing permission;
+//   - says that ctx had ended before the call, that data is longer than 16 KiB, or that the hold is a read hold.
+//
+// If the error wraps [ErrUnknown], the outcome is ambiguous: ctx ended, or the lock was lost, before the store answered. The write may
+// still take effect, but not after another process has acquired the lock. Call [Mutex.Load] to see whether it did.
 //
 // Caution: a failover that loses writes may lose the newest value, as with any data in that store. See docs/stores.md.
 func (h *Hold) Save(ctx context.Context, data []byte) error {
 	if len(data) > maxValue {
-		return fmt.Errorf("tier: save the value of %s: %d bytes are more than %d", h.Path(), len(data), maxValue)
+		return fmt.Errorf("tier: save the value of %s: %d bytes are more than the limit of %d", h.Path(), len(data), maxValue)
 	}
 	return h.save(ctx, append([]byte{}, data...)) // a copy that is not nil; the caller may change data while the copy is still being sent
 }
 
-// Forget removes the value beside the lock. It is a guarded write with the same errors as [Hold.Save]. Removing a value that is not there
-// is no error.
+// Forget removes the value beside the lock. It is a guarded write with the same errors as [Hold.Save]. If there is no value, Forget returns
+// nil.
 func (h *Hold) Forget(ctx context.Context) error { return h.save(ctx, nil) }
 
 func (h *Hold) save(ctx context.Context, data []byte) error {

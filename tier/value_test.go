@@ -51,7 +51,7 @@ func TestValueThatIsTooLargeIsRefused(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, _ *memlock.Server, a, _ *tier.Registry) {
 		hold := need.Get(a.Mutex("/a").Acquire(t.Context()))(t)
 		need.OK(t, hold.Save(t.Context(), make([]byte, 16<<10)))
-		need.WantMention(t, hold.Save(t.Context(), make([]byte, 16<<10+1)), "/a", "16385 bytes are more than 16384")
+		need.WantMention(t, hold.Save(t.Context(), make([]byte, 16<<10+1)), "/a", "16385 bytes are more than the limit of 16384")
 		need.OK(t, hold.Release())
 	})
 }

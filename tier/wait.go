@@ -10,12 +10,13 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// These are the errors of all stores. Returned errors wrap them, often together with an error of the store. Test with errors.Is.
+// These errors are the same on all stores. The errors that calls return wrap them, often together with an error of the store's client. Test
+// with errors.Is.
 var (
 	// ErrLocked is returned by TryAcquire if another goroutine or process holds the lock or waits for it. TryAcquire also returns ErrLocked
 	// while the store is in a grace period, see [GracePeriodError].
 	ErrLocked = second.ErrLocked
-	// ErrLost means that the lock was lost while it was held. A loss is final for its hold.
+	// ErrLost means that the lock was lost while it was held. A lost hold never becomes valid again: acquire the lock anew.
 	ErrLost = second.ErrLost
 	// ErrReleased means that the hold was already released. [Mutex.Break] and [Semaphore.Break] return ErrReleased if no contender has the
 	// token.
@@ -149,7 +150,7 @@ type Wait struct {
 	First   bool
 }
 
-// The type Here describes a hold of this process that blocks a wait in the same process.
+// A Here describes the hold of a lock by this process, if that hold blocks a wait in the same process.
 type Here struct {
 	Since time.Time
 	Token int64
@@ -210,7 +211,7 @@ func (w Wait) shortage() string {
 	var who []string
 	switch {
 	case w.First:
-		who = append(who, "this process is first in the queue, and too few are free: see Contenders")
+		who = append(who, "this process is first in the queue, and too few permits are free: see Contenders")
 	case w.Position > 0:
 		who = append(who, w.queue())
 	}
@@ -241,10 +242,10 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 func (h *Here) owner() string {
 	if h.Carried {
 		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, but "+
-			"%d reentrant holds were not", stamp(h.Since), h.Holds)
+			"%d reentrant holds were not released", stamp(h.Since), h.Holds)
 	}
 	return "another goroutine of this process has the lock, since " + stamp(h.Since) +
-		"; or the caller has, and did not pass the context of its hold"
+		"; or the caller itself has the lock, and did not pass the context of its hold"
 }
 
 // The method who describes the process of a contender.

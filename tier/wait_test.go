@@ -83,7 +83,7 @@ func TestWaitErrorTellsOfAnotherGoroutine(t *testing.T) {
 		if h := err.Here; h == nil || !h.Since.Equal(since) || h.Token != hold.Token() || h.Holds != 1 || h.Carried || err.Position != 0 {
 			t.Errorf("%+v, here %+v", err, h)
 		}
-		wantText(t, err, "; another goroutine of this process has the lock, since 2000-01-01T00:00:00Z; or the caller has")
+		wantText(t, err, "; another goroutine of this process has the lock, since 2000-01-01T00:00:00Z; or the caller itself has the lock")
 		release(t, hold)
 	})
 }
@@ -99,7 +99,7 @@ func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 		h := wait.Here
 		need.That(t, fmt.Sprintf("%+v, here %+v", wait, h), h != nil && h.Carried && h.Holds == 1)
 		wantText(t, wait, "; this process has the lock, since 2000-01-01T00:00:00Z: "+
-			"the hold in the context of this call was released, but 1 reentrant holds were not")
+			"the hold in the context of this call was released, but 1 reentrant holds were not released")
 		release(t, inner)
 	})
 }
@@ -277,7 +277,7 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 		"permits": {func(t *testing.T, locks *tier.Registry) (holds, waits func() (releaser, error)) {
 			s := locks.Semaphore("/locks/a", 5)
 			return take(t, s, 3), take(t, s, 3)
-		}, []string{"is blocked by permits of its own process", "acquire all at once", "path=/locks/a permits=3 taken=3 of=5"}},
+		}, []string{"is blocked by permits of its own process", "acquire all permits at once", "path=/locks/a permits=3 taken=3 of=5"}},
 	}, func(t *testing.T, s *memory.Server, c row) {
 		locks, log := logged(t, s)
 		holds, waits := c.calls(t, locks)

@@ -597,7 +597,7 @@ func (n *Node) unknownFate(err error) error {
 		return nil
 	}
 	err = cmp.Or(err, n.lock.client.Err(), zk.ErrConnectionClosed)
-	return fmt.Errorf("not known whether the lock was held to the end: %w", err)
+	return fmt.Errorf("the server did not confirm that the lock was held until its release: %w", err)
 }
 
 // A znode is one node on the server.
