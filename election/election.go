@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// These are the errors of an election. Returned errors wrap them; test with errors.Is.
+// These are the errors of an election. The errors that methods return wrap them: compare with errors.Is.
 var (
-	// ErrNotLeader means that this process is not the leader, or cannot be sure that it is.
+	// ErrNotLeader means that this process is not the leader, or cannot be sure that it is the leader.
 	ErrNotLeader = errors.New("not the leader")
 	// ErrNoLeader means that there is no candidate.
 	ErrNoLeader = errors.New("no leader")
@@ -37,8 +37,8 @@ type term struct {
 // If path cannot be a lock, the methods return an error.
 //
 // An election always uses [tier.WithStrictOrder], and ignores [tier.WithLinger] and [tier.WithMaxWait]. Options of the registry do not
-// change this, because they would delay a change of leaders. With [tier.WithRounds], several calls of Run in one process can lead one
-// after another in one term.
+// change this, because they would delay a change of leaders. With [tier.WithRounds], several calls of Run in one process can lead one after
+// another within one term.
 func New(locks *tier.Registry, path string, opts ...tier.Option) *Election {
 	strict := []tier.Option{tier.WithStrictOrder(), tier.WithLinger(0), tier.WithMaxWait(0)}
 	return &Election{mutex: locks.Mutex(path, slices.Concat(opts, strict)...)}
@@ -71,9 +71,9 @@ func (t *term) check() error {
 //     wrap [tier.ErrLost].
 //   - [tier.ErrUnknown] if ctx ended, or this process stopped leading, before an answer came. The data may have been published, or may
 //     still be published in this term.
-//   - the cause of ctx if ctx had ended before, or an error of the store such as a missing permission.
+//   - the cause of ctx if ctx had ended before the call, or an error of the store such as a missing permission.
 //
-// Publish also returns an error if data is longer than 16 KiB. If the error does not wrap ErrUnknown, nothing was published.
+// Publish also returns an error if data is longer than 16 KiB. If the error does not wrap ErrUnknown, the published data has not changed.
 func (e *Election) Publish(ctx context.Context, data []byte) error {
 	t := e.term.Load()
 	if err := t.check(); err != nil {

@@ -15,7 +15,7 @@ import (
 // knew when it connected ([tier.WithLabel]). Leader does not show what the leader has published; [Election.Observe] does.
 //
 // The answer may be out of date. The candidate may not have learned yet that it leads, or its lease may have ended. Only
-// [Election.IsLeader] in the leading process is certain.
+// [Election.IsLeader] in the leading process gives a certain answer.
 //
 // Leader costs as much as [tier.Mutex.Contenders], and has the same errors. While the store cannot be reached, Leader blocks until ctx
 // ends; the error then wraps the cause of ctx. If there is no candidate, the error wraps [ErrNoLeader].
@@ -38,18 +38,18 @@ type Observation struct {
 	Published []byte
 }
 
-// Observe returns a sequence of leaders with what they have published, beginning with the current leader. A leader appears when it is
-// observed first, and again after each change of what it has published. Terms never decrease.
+// Observe returns a sequence of leaders with what they have published, beginning with the current leader. A leader appears when Observe
+// first sees it, and again after each change of the data that it has published. Terms never decrease.
 //
 //	for leader, err := range e.Observe(ctx) {
 //
-// Observe polls the store once a second while the caller waits for the next element. Therefore a change appears about a second after it
-// happened at the latest, if the store answers. Only the newest of several changes between two polls appears: a leader whose term begins
-// and ends, or data that is replaced. Periods without a leader are not reported.
+// Observe polls the store once a second while the caller waits for the next element. Therefore a change appears within about a second, if
+// the store answers. If several changes happen between two polls, only the newest appears. Observe can therefore miss a leader with a short
+// term, or data that is soon replaced. Periods without a leader are not reported.
 //
 // A poll sends one request for the queue, and on ZooKeeper one more request for each candidate. If there is a leader, the poll loads what
-// the leader has published. This costs as much as [tier.Mutex.Load], which is a small write on every store but etcd. Observe loads nothing
-// if it cannot see the token of the leader, because the leader uses another library or a permission is missing.
+// the leader has published. This load costs as much as [tier.Mutex.Load]: a small write on every store but etcd. Observe loads nothing if
+// it cannot see the token of the leader, because the leader uses another library or a permission is missing.
 //
 // The sequence ends when ctx ends, when the caller stops, or after an error that another poll cannot fix, such as a missing permission to
 // read values. An outage of the store does not end the sequence.

@@ -21,10 +21,11 @@ const steady = 10 * time.Second
 // lead, so log the error inside lead. If lead returns [ErrStop], Run returns nil. If lead returns an error that wraps ErrStop, Run returns
 // this error.
 //
-// Apart from ErrStop, Run returns an error only in three cases. First, ctx has ended; the error wraps its cause, and an error of lead.
-// Second, the registry is closed ([tier.ErrClosed]). Third, the store refuses the process permanently, for example because of a missing
-// permission. Run retries while the store cannot be reached. If lead panics, Run resigns and the panic continues. After Run has returned,
-// this process does not lead. Its queue entry is deleted; if the store does not answer, this happens in the background.
+// Apart from ErrStop, Run returns an error only in three cases. First, ctx has ended; the error wraps the cause of ctx, and the error of
+// lead if lead returned one. Second, the registry is closed ([tier.ErrClosed]). Third, the store refuses the process permanently, for
+// example because of a missing permission. Run retries while the store cannot be reached. If lead panics, Run resigns and the panic
+// continues. After Run has returned, this process does not lead. Its queue entry is deleted; if the store does not answer, this happens in
+// the background.
 //
 // To end a program, cancel ctx and wait for Run before [tier.Registry.Shutdown] or Close. Shutdown waits
 // for leaders and does not interrupt them.
@@ -33,7 +34,7 @@ const steady = 10 * time.Second
 // compete like processes, and one leads at a time. If lead calls Run with its own context, Run returns an error.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term int64) error) error {
 	if tier.HoldFrom(ctx, e.mutex) != nil { // Run would lead at once, within the caller's own term
-		return e.failure("run", errors.New("the context is that of its leader"))
+		return e.failure("run", errors.New("the context belongs to a leader of this election"))
 	}
 	for pace := retry.New(); ; {
 		hold, err := e.mutex.Acquire(ctx)

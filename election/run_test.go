@@ -162,7 +162,7 @@ func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
 			err := e.Run(ctx, func(context.Context, int64) error { t.Error("leads in its own term"); return nil })
 			return errors.Join(election.ErrStop, err)
 		})
-		need.WantMention(t, err, "that of its leader")
+		need.WantMention(t, err, "the context belongs to a leader")
 	})
 }
 

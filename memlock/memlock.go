@@ -1,7 +1,8 @@
 // Package memlock is a store in memory. Package memlock provides the same lock as a server, between the registries of one program.
 //
 // Use it to test code that takes locks, for a program that still runs as a single process, and for experiments. A [Server] is the store.
-// Each [Server.Connect] represents a separate process. Package tier documents the lock, which is the same on every store.
+// Each registry that [Server.Connect] returns represents a separate process. Package tier documents the lock, which is the same on every
+// store.
 //
 //	server := memlock.NewServer()
 //	locks, err := server.Connect()
@@ -115,16 +116,16 @@ func (s *Server) Expire(locks *tier.Registry) {
 	}
 }
 
-// Delay delays each later request of a process by d; a d of 0 ends the delay. Session renewals are also delayed. If d is more than a third
-// of the TTL, the process loses its locks.
+// Delay delays each later request of a process by d, also the renewals of its session. Call Delay with 0 to end the delay. If d is more
+// than a third of the TTL, the process loses its locks.
 func (s *Server) Delay(locks *tier.Registry, d time.Duration) {
 	if p := s.process(locks); p != nil {
 		p.Delay(d)
 	}
 }
 
-// LoseAnswers drops the answers to the next n requests of a process, except renewals. The server executes these requests. For the process
-// their outcome is ambiguous, as after a broken connection. The process repeats them within a third of the TTL.
+// LoseAnswers drops the answers to the next n requests of a process, except renewals. The server executes these requests. The process does
+// not know whether its requests took effect, as after a broken connection. It repeats them within a third of the TTL.
 func (s *Server) LoseAnswers(locks *tier.Registry, n int) {
 	if p := s.process(locks); p != nil {
 		p.LoseAnswers(n)

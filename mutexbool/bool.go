@@ -1,10 +1,10 @@
 // Package mutexbool provides a boolean that goroutines can wait for. It is the BooleanMutex of agapple's distributed lock, as a Go type
 // with channels and contexts.
 //
-// A [Bool] is a level, not an event. Set wakes all waiters, and later calls of [Bool.Wait] return at once until Clear is called. If Clear
-// is called immediately after Set, waiters may notice neither call. Use a Bool to connect an asynchronous callback to a blocking call. The
-// callback stores its result in another variable and calls Set. The waiting goroutine wakes and reads the result. This loop misses no
-// change:
+// A [Bool] is a state that stays, and not an event that passes. Set wakes all waiters, and later calls of [Bool.Wait] return at once until
+// Clear is called. If Clear is called immediately after Set, waiters may miss that b was true. Use a Bool to connect an asynchronous
+// callback to a blocking call. The callback stores its result in another variable and calls Set. The waiting goroutine wakes and reads the
+// result. This loop misses no change:
 //
 //	for {
 //		changed.Clear()
@@ -16,7 +16,7 @@
 //		}
 //	}
 //
-// If a change happens after Clear, either look sees the change, or Wait returns.
+// If a change happens after Clear, either the function look sees the change, or Wait returns.
 package mutexbool
 
 import (

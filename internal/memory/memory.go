@@ -271,7 +271,7 @@ func (s *Server) execute(p *Process, c queue.Command) queue.Answer {
 	c.Ref = at(c.Ref)
 	if x == nil && !slices.Contains([]queue.Op{queue.Open, queue.List, queue.Ask, queue.Resize, queue.Load}, c.Op) &&
 		!(c.Op == queue.Leave && (s.OwnTTL || c.Session == "")) {
-		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server no longer knows it")}
+		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the server no longer knows this session")}
 	}
 	switch c.Op {
 	case queue.Open:
