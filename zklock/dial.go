@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Dial connects to the ensemble of connect, "host:port,host:port/path", and blocks until it has a
-// session or ctx ends. Ports may be left out; the default is 2181, also with TLS.
+// Dial connects to the servers that the string connect lists, such as "host:port,host:port/path". Dial blocks until it has a session or ctx
+// ends. Ports may be left out; the default is 2181, also with TLS.
 //
 // The path is a chroot: the paths of locks and of guarded writes are relative to it. The chroot is created with the first lock. If this
 // package created the path, the path is removed when it is empty. If this client may not create the path, the first lock gets an error
@@ -22,8 +22,8 @@ import (
 //
 // If ctx ends first, the error wraps [tier.ErrUnavailable], the cause of ctx and the last failure to connect. A wrong connect string or
 // option fails at once. If no server name can be resolved, Dial fails within 3 s. If only some names cannot be resolved, Dial logs them.
-// With [tier.WithLazyStart] Dial returns at once, and fails only for a wrong connect string or option. After an error, a name look-up or a
-// silent connection may last up to 3 s in the background.
+// With [tier.WithLazyStart] Dial returns at once, and fails only for a wrong connect string or option. After Dial has returned an error, a
+// name look-up or a connection attempt may continue in the background for up to 3 s.
 //
 // The client reconnects by itself, and resolves names again at each attempt. If a name cannot be resolved within a second, the client uses
 // the addresses that it found before. After its session has expired, it opens a new session. The registry owns the connection: close the
@@ -53,9 +53,9 @@ func Dial(ctx context.Context, connect string, opts ...tier.RegistryOption) (*ti
 //
 // If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer was lost, or ctx ended before the answer. If ctx ended, the
 // error also wraps its cause. The operations may still take effect, but not after another process has acquired one of the locks. Until the
-// outcome is known, these locks are not handed off within this process. After any other error nothing was changed. Such an error wraps
-// [tier.ErrLost] or [tier.ErrReleased], comes from one of the operations, or says that ctx had already ended, or that the locks belong to
-// different registries.
+// outcome is known, these locks are not handed off within this process. After any other error the operations have changed nothing. Such an
+// error wraps [tier.ErrLost] or [tier.ErrReleased], comes from one of the operations, or says that ctx had already ended, or that the locks
+// belong to different registries.
 func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiResponse, error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {
@@ -65,7 +65,7 @@ func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiRespons
 		MultiUnder(ctx context.Context, locks second.Guard, ops ...any) ([]zk.MultiResponse, error)
 	})
 	if !ok {
-		return nil, fmt.Errorf("zklock: multi guarded by %s: that lock is not on ZooKeeper", locks.Path)
+		return nil, fmt.Errorf("zklock: multi guarded by %s: this lock is not on ZooKeeper", locks.Path)
 	}
 	return g.MultiUnder(ctx, locks, ops...)
 }
@@ -78,16 +78,16 @@ func ValidatePath(path string) error { return zknode.ValidatePath(path) }
 // These errors occur only on ZooKeeper. The errors of all stores are in package tier.
 var (
 	// ErrSequenceExhausted means that the 31-bit sequence numbers of a lock path are nearly used up. Normally the package resets the numbers
-	// in time; see Sequence overflow in the package documentation. If the package could not reset the numbers, delete the path while the path
-	// is empty, or use another path. A child with a negative number, or with the number of our own node, causes the same error. The error
-	// then names the child. If no process owns the child, delete it.
+	// in time; see Sequence overflow in the package documentation. If the package could not reset the numbers, delete the path while it has no
+	// children, or use another path. A foreign child with a negative number, or with the same number as this process's node, causes the same
+	// error. The error then names the child. If no process owns the child, delete the child.
 	ErrSequenceExhausted = zknode.ErrSequenceExhausted
 
-	// ErrQuotaExceeded means that a ZooKeeper quota leaves no room for a lock node. The call is not retried. Raise the quota
-	// (setquota in zkCli.sh), or delete children that are not needed.
+	// ErrQuotaExceeded means that a ZooKeeper quota leaves no room for a lock node. The call is not retried. Raise the quota (setquota in
+	// zkCli.sh), or delete children of the path that are not needed.
 	ErrQuotaExceeded = zknode.ErrQuotaExceeded
 
-	// ErrAnswerTooLong means that an answer, in practice a list of children, exceeds the client's limit of 32 MiB. The call is not
-	// retried: delete children, or use another path.
+	// ErrAnswerTooLong means that an answer, in practice a list of children, exceeds the client's limit of 32 MiB. The call is not retried:
+	// delete children of the path, or use another path.
 	ErrAnswerTooLong = zknode.ErrAnswerTooLong
 )

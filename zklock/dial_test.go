@@ -147,7 +147,7 @@ func TestMultiRefusesALockOfAnotherStore(t *testing.T) {
 		locks := tier.New(memory.NewServer().Dial("p", time.Minute, nil))
 		defer locks.Close()
 		h := hold(t, locks.Mutex("/a"))
-		need.WantMention(t, need.ErrOf(zklock.Multi(t.Context(), h)), "/a: that lock is not on ZooKeeper")
+		need.WantMention(t, need.ErrOf(zklock.Multi(t.Context(), h)), "/a: this lock is not on ZooKeeper")
 		locktest.WantErr(t, "Release", h.Release(), nil)
 	})
 }

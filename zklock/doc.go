@@ -9,15 +9,16 @@
 //		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
 //	})
 //
-// Package tier documents the lock, which is the same on every store. This page documents only the additions of ZooKeeper.
+// Package tier documents the lock, which is the same on every store. This page documents only what is special about ZooKeeper.
 //
 // A process has one ephemeral sequential node per lock path, however many of its goroutines want the lock. The node with the lowest number
 // belongs to the holder. A waiting process watches its own node and the two nodes ahead of it. Processes get the lock in the order in
 // which their nodes were created.
 //
 // Other libraries can share a path: go-zookeeper's zk.Lock, Curator's InterProcessMutex, and kazoo with extra_lock_patterns=["lock-"] or
-// [WithKazoo]. [tier.RWMutex] excludes Curator's InterProcessReadWriteLock. Caution: InterProcessReadWriteLock ignores the nodes of a
-// Mutex. Use different paths for a Mutex and an InterProcessReadWriteLock. docs/interop.md in the repository has the full table.
+// [WithKazoo]. A [tier.RWMutex] and Curator's InterProcessReadWriteLock on one path exclude each other. Caution: an
+// InterProcessReadWriteLock ignores the nodes of a Mutex. Use different paths for a Mutex and an InterProcessReadWriteLock. docs/interop.md
+// in the repository has the full table.
 //
 // The name of a node ends with the number that the server assigns. The part before the number is:
 //
@@ -39,37 +40,39 @@
 //
 // # What is promised
 //
-// The server orders the nodes, so at most one node is first. A holder measures its lease by its own clock. The lease ends one margin
-// before the servers can grant the lock to another process. By default the margin is T/3, where T is the session timeout
+// The server numbers the nodes, so at most one node is first in the queue. A holder measures its lease by its own clock. The lease ends one
+// margin before the servers can grant the lock to another process. By default the margin is T/3, where T is the session timeout
 // ([tier.WithLeaseTTL]). At the end of the lease [tier.Hold.Lost] is closed, and [tier.Hold.Err] returns the reason. A broken connection
 // alone does not lose a lock: the lock stays held until its lease ends. The node of a lost lock stays until its owner has released the
 // lock, or until the margin is over. Therefore the owner has time to stop.
 //
-// Caution: an operator who deletes the holder's node gives the lock to the next process at once. The holder learns of the deletion when
-// its server does. If the holder got the lock without waiting, it may not learn of the deletion until T/6 after the grant.
+// Caution: an operator who deletes the holder's node gives the lock to the next process at once. The holder learns of the deletion when the
+// server of its connection does. If the holder got the lock without waiting, it may learn of the deletion only T/6 after the grant.
 //
 // If an acquisition is cancelled or its reply is lost, its node may remain in ZooKeeper. The package finds such nodes by their unique
-// names, and deletes them in the background. At the latest such a node ends with the session. Missing parents are created as containers,
-// which the server deletes when they are empty. On servers before 3.5, parents are plain nodes and are not deleted.
+// names, and deletes them in the background. If that fails, the server deletes the node when the session ends. Missing parents are created
+// as containers, which the server deletes when they are empty. On servers before 3.5, parents are plain nodes and are not deleted.
 //
 // # What it costs
 //
 // An uncontended acquisition takes one round trip and one write, or two round trips if the path does not exist yet. A release takes one
 // round trip and one write. A transfer, from the release in one process to the grant in another, takes one round trip, however many
-// processes wait. Concurrent requests for different paths are batched. A request may wait up to a quarter of a round trip, and is then
-// sent together with other requests in one transaction. Package dropin, which uses the program's connection, is slower.
+// processes wait. Concurrent requests for different paths are sent in batches. A request may wait up to a quarter of a round trip for other
+// requests, and is then sent together with them in one transaction. Locks of package dropin, which uses the program's connection, are
+// slower.
 //
 // # Sequence overflow
 //
 // ZooKeeper numbers all nodes ever created below a path with 31 bits, which is enough for 25 days of a thousand transfers a second. The
 // numbers start again only if the path is recreated. Therefore, from number 2^30 on, tierlock empties the queue and recreates the path.
-// During this time, at most T, processes that had the lock wait outside the queue. The waiting processes get the lock in no particular
-// order. TryAcquire and Contenders do not see the waiting processes, and every holder counts as contended. The promises of exclusion and
-// of growing tokens still hold.
+// This takes at most T. During this time, processes that want the lock again wait outside the queue, and get the lock in no particular
+// order. TryAcquire and Contenders do not see these processes. Each holder is notified that another process waits ([tier.Hold.Contended]).
+// At most one process still holds the lock, and tokens still grow.
 //
 // The path is recreated only under four conditions. The path is an unchanged container of this package. The path has no other children,
-// such as a lock below it. This client may delete the path. The path becomes empty within T. If a condition fails, a warning is logged,
-// and the process tries again after 2^20 more numbers. When the numbers are used up, acquisitions fail with [ErrSequenceExhausted].
+// such as a lock below it. This client may delete the path. The path becomes empty within T. If one of these conditions is not met, a
+// warning is logged, and the process tries again after 2^20 more numbers. When the numbers are used up, acquisitions fail with
+// [ErrSequenceExhausted].
 //
 // # Limits
 //
@@ -79,10 +82,10 @@
 //
 // # The lease
 //
-// Only a write that a quorum has accepted renews the lease. Answers to reads and pings do not renew the lease. A partitioned follower or a
-// deposed leader may still send such answers while the other servers end the session. The lease starts at the latest request that the
-// leader is proven to have received. A process sends a heartbeat every T/8, however many locks it has. The heartbeat is a sync. While the
-// process has a node in a queue, a write that changes nothing follows the sync.
+// Only a write that a quorum has accepted renews the lease. Answers to reads and pings do not renew the lease. A server without a
+// connection to the leader, or a former leader, may still send such answers while the other servers end the session. The lease starts at
+// the latest request that the leader is proven to have received. A process sends a heartbeat every T/8, however many locks it has. The
+// heartbeat is a sync. While the process has a node in a queue, it sends a write that changes nothing after each sync.
 //
 // Therefore the lease ends at least one margin before any server can grant the lock to another process, also during a partition between
 // servers. This promise has four assumptions:
@@ -104,8 +107,8 @@
 //	15 s  5 s      3.75 s        6.2 s            (default)
 //	30 s  10 s     7.5 s         12.5 s
 //
-// If a process dies, its locks are free T later. If only the messages from the servers to a process are lost, its locks may be free only 2
-// T later.
+// If a process dies, its locks are free T later. If a network fault drops only the messages from the servers to a process, its locks may be
+// free only 2 T later.
 //
 // # Restored data
 //
@@ -115,9 +118,9 @@
 //   - If the data of a server are older than what the client has seen, the server refuses the client. After T without a connection the
 //     client abandons its session, and after 4 T it connects as a new client. All leases have ended by then.
 //   - If the restored data do not contain the session, the server reports the session as expired, and all locks are lost at once.
-//   - If the restored data contain the session, the servers resume it: a newly elected leader starts with a transaction id above all ids
-//     that the client has seen, so the servers do not refuse the client. The client then reads each held node at once. If a node is
-//     missing, its lock is lost.
+//   - If the restored data contain the session, the servers resume the session. They do not refuse the client, because a newly elected
+//     leader starts with a transaction id above all ids that the client has seen. The client then reads each held node at once. If a node
+//     is missing, its lock is lost.
 //
 // In these cases clients do not notice the loss of data:
 //
@@ -137,7 +140,7 @@
 //
 // # Log lines
 //
-// In addition to the lines of [tier.WithLogger], zklock logs at level WARN: a server name cannot be resolved; the session timeout is too
-// short for a safe lease; a lock path has used half of its sequence numbers and cannot be recreated; go-zookeeper/zk is not the tested
-// version. At level INFO it logs children of a lock path that are not lock nodes.
+// In addition to the lines of [tier.WithLogger], zklock logs four warnings: a server name cannot be resolved; the session timeout is too
+// short for a safe lease; a lock path has used half of its sequence numbers and cannot be recreated; the version of go-zookeeper/zk is not
+// the tested one. At level INFO it logs children of a lock path that are not lock nodes.
 package zklock

@@ -21,7 +21,8 @@ type option struct {
 // release a lock.
 //
 // zk.AuthACL(zk.PermAll) permits everything to clients with the same password or certificate, and nothing to other clients. Existing
-// parents keep their ACL. Caution: a client that may create and delete nodes below an existing parent can replace an idle lock path.
+// parents keep their ACL. Caution: a client that may create and delete nodes below an existing parent can replace an idle lock path with a
+// path of its own.
 //
 // Grant this client READ on its own nodes, because the lease cannot be renewed without this permission. A waiting client would get an
 // error that wraps [zk.ErrNoAuth], and a holder would lose the lock within a sixth of the session timeout.
@@ -41,8 +42,8 @@ func WithAuth(scheme string, credentials []byte) tier.RegistryOption {
 func WithTLS(cfg *tls.Config) tier.RegistryOption { return option{Option: zknode.WithTLS(cfg)} }
 
 // WithDialContext replaces the TCP dialer, for a proxy or for tests. The address is host:port as in the connect string, and dial resolves
-// the name. ctx ends after one second. Then the client tries the next server, even if dial has not returned. Close does not wait for dial.
-// If [WithTLS] is given, the client runs TLS over the connection that dial returns.
+// the name. The context of dial ends after one second. The client then tries the next server, even if dial has not returned. Close does not
+// wait for dial. If [WithTLS] is given, the client runs TLS over the connection that dial returns.
 func WithDialContext(dial func(ctx context.Context, network, address string) (net.Conn, error)) tier.RegistryOption {
 	return option{Option: zknode.WithDialContext(dial)}
 }
@@ -54,7 +55,7 @@ func WithDialContext(dial func(ctx context.Context, network, address string) (ne
 // kazoo does not wait for that process. Kazoo also ignores Curator and zk.Lock.
 //
 // With this option a lock has two znodes, and is lost when either znode is deleted. One transaction writes both znodes, so the number of
-// writes does not change. A waiter costs one more read, and so does a holder after a sixth of the session timeout.
+// writes does not change. Each waiter sends one more read. Each holder also sends one more read after a sixth of the session timeout.
 //
 // If kazoo takes read locks, use kazoo 2.9.0 or later. An older ReadLock also waits for nodes that queued after its own node. An older
 // ReadLock can therefore deadlock with a tierlock process, until one of the two gives up.

@@ -17,30 +17,30 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Lock has the methods of zk.Lock, with one znode per process. During a migration, migrated processes keep their share of acquisitions.
-// When the znode of a migrated process gets the lock, each goroutine that waits in this process gets the lock once, as with one znode per
+// A Lock has the methods of zk.Lock, with one znode per process. When the znode of a process gets the lock, each goroutine that waits in
+// this process gets the lock once. Therefore a migrated process gets as many acquisitions as with zk.Lock, which has one znode per
 // goroutine.
 //
 // As with zk.Lock, a Lock is a handle for one user at a time: each goroutine creates its own Lock. These differences from zk.Lock are
 // intentional:
 //
 //   - All handles of one connection and path share one local queue and one node.
-//   - While another process waits, the lock may still go to other handles of the same connection. The lock goes to all handles that were
-//     waiting when the node got the lock. Within the default budget of [tier.WithHandOff], the lock may go to any handle.
+//   - While another process waits, the lock may still go to other handles of the same connection: to all handles that were waiting when the
+//     node got the lock, and, within the default budget of [tier.WithHandOff], to any handle.
 //   - A node has the data and the ACL of the handle that created it, also while other handles hold the lock.
-//   - Lock keeps waiting when a connection is lost or a session expires; zk.Lock fails then. Lock fails when the connection is closed,
-//     with an error that wraps [tier.ErrClosed] and [zk.ErrClosing]. Lock also fails with errors that retrying cannot fix.
+//   - Lock keeps waiting when a connection is lost or a session expires; in these cases zk.Lock fails. Lock fails when the connection is
+//     closed, with an error that wraps [tier.ErrClosed] and [zk.ErrClosing]. Lock also fails with errors that retrying cannot fix.
 //   - After an error no node is left. zk.Lock can leave a node that blocks all other users until the session ends.
-//   - Unlock always leaves the handle unlocked. If the lock was lost, Unlock reports this once, with an error that wraps [tier.ErrLost]
-//     and [zk.ErrNoNode]. zk.Lock returns zk.ErrNoNode at each call, and cannot be locked again. Unlock waits up to 5 s for the server, or
-//     6 s if other handles of the connection want the lock. After that the node is deleted in the background.
+//   - Unlock always leaves the handle unlocked. If the lock was lost, Unlock reports this once, with an error that wraps [tier.ErrLost] and
+//     [zk.ErrNoNode]. zk.Lock returns zk.ErrNoNode at each call, and cannot be locked again. Unlock waits up to 5 s for the server, or 6 s
+//     if other handles of the connection want the lock. If the server does not answer in this time, the node is deleted in the background.
 //   - Children of the path that are not lock nodes are ignored. Any such child makes zk.Lock fail.
 //   - Missing parents are created as container nodes, which the server removes when they are empty.
 //   - Data of more than 512 KiB is refused.
 //   - Paths are checked; see zklock.ValidatePath.
 //
-// Caution: a Lock has no lease, gives no notice of a loss before Unlock, and does not detect hung servers. The only way to end a wait is
-// to close the connection. zklock.Dial and [tier.Mutex] have none of these limits.
+// Caution: a Lock has no lease, gives no notice of a loss before Unlock, and does not detect hung servers. The only way to end a wait is to
+// close the connection. The locks of zklock.Dial do not have these limits.
 type Lock struct {
 	locks *tier.Registry
 	path  string
@@ -87,8 +87,8 @@ func (l *Lock) LockWithData(data []byte) error {
 //   - The server did not answer in time, or the connection was closed, so it is not known whether the lock was held until now. The error
 //     wraps the error of the connection, such as [zk.ErrConnectionClosed] or [zk.ErrNoServer]. If the connection was closed, Unlock may
 //     also report the lock as lost.
-//   - The ACL does not permit this process to delete the node: the error wraps [zk.ErrNoAuth]. The node stays until
-//     the session ends and blocks this process as well.
+//   - The ACL does not permit this process to delete the node: the error wraps [zk.ErrNoAuth]. The node stays until the session ends, and
+//     until then no process can get the lock.
 //   - The handle does not hold the lock: [zk.ErrNotLocked].
 //
 // Unlock waits up to 5 s for the server. If other handles of the connection want the lock, Unlock first asks the server whether the lock

@@ -33,12 +33,13 @@
 //
 // The server implements sessions, with negotiation, resumption and expiry as in a real server. The server implements all kinds of nodes
 // except nodes with a time to live, and versions, zxids, Stats and sequence numbers up to their end at 2147483647. The server implements
-// one-shot watches and their replay, ACLs of the schemes world, auth and digest, multi and multiRead. The server checks requests in the
-// same order as a real server. The tests of this package run the same scripts on both servers and compare the answers, including the
-// zxids. The server has no quotas, persistent watches, SASL, reconfiguration or four-letter commands, and stores nothing on disk.
+// one-shot watches and their replay, multi and multiRead, and ACLs of the schemes world, auth and digest. The server checks requests in the
+// same order as a real server. The tests of this package run the same scripts on this server and on a real server, and compare the answers,
+// including the zxids. The server has no quotas, persistent watches, SASL, reconfiguration or four-letter commands, and stores nothing on
+// disk.
 //
-// The server answers like Debian's ZooKeeper 3.8.0. The tests also run against ZooKeeper 3.9.3, and list the answers that differ. The Go
-// client can observe only one difference: from 3.8.4 and 3.9.2 on, the request exists needs permission to read the node.
+// The server gives the same answers as Debian's ZooKeeper 3.8.0. The tests also run against ZooKeeper 3.9.3, and list the answers that
+// differ. The Go client can observe only one difference: from 3.8.4 and 3.9.2 on, the request exists needs permission to read the node.
 //
 // A session expires exactly when its timeout has passed without a message. A real server expires it up to one tick later.
 //

@@ -75,7 +75,7 @@ var (
 	// Cut loses the frame and closes the connection. If the frame is a request, it is not applied. If the frame is a reply, its request was
 	// applied.
 	Cut = Action{verb: cut}
-	// Throttled refuses a request as an overloaded server does. The Go client has no separate error for this answer.
+	// Throttled refuses a request as an overloaded server does. The Go client has no error of its own for this refusal.
 	Throttled = Action{verb: refused, code: wire.CodeThrottled}
 )
 
@@ -95,7 +95,7 @@ func Error(err error) Action {
 			return Action{verb: refused, code: code}
 		}
 	}
-	panic(fmt.Sprintf("zktest: Error(%v): no server answers that", err))
+	panic(fmt.Sprintf("zktest: Error(%v): a server never answers with this error", err))
 }
 
 func (a Action) String() string {
@@ -156,7 +156,7 @@ func (c *conn) fate(f *Frame) Action {
 	}
 	a := hook(f)
 	if !a.fits(f) {
-		panic(fmt.Sprintf("zktest: Intercept answered %v to %v", a, f))
+		panic(fmt.Sprintf("zktest: the hook of Intercept returned %v for %v, which does not fit this frame", a, f))
 	}
 	return a.await(c.done)
 }

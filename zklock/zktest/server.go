@@ -92,8 +92,8 @@ func setDefault(d *time.Duration, value time.Duration) {
 }
 
 // DialContext connects to the member at address through an in-memory pipe; see [Server.Member]. It ignores network. It fails with
-// ECONNREFUSED if the member refuses connections or the server is closed, and with the cause of ctx if ctx has ended. It panics if the
-// caller is inside a synctest bubble and the server was created outside, or the reverse.
+// ECONNREFUSED if the member refuses connections or the server is closed, and with the cause of ctx if ctx has ended. It panics if only one
+// of the two is inside the synctest bubble: the caller, or the place where the server was created.
 func (s *Server) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if ctx.Err() != nil {
 		return nil, dialError(network, context.Cause(ctx))
@@ -367,10 +367,10 @@ type Change struct {
 	Session int64 // session that requested the change, or whose end caused it; zero if the server made the change by itself
 }
 
-// OnChange sets a function f that the server calls after each transaction that changes a node. f gets the new state, and all changes of
-// the transaction in order. With a nil f, calls end. The server makes one call at a time, before the next transaction, and before any
-// client can learn of the transaction. The view is valid only during the call. The server is locked, so f must not call its methods. f
-// must not call t.Fatal, because it may run on a goroutine of the server.
+// OnChange sets a function f that the server calls after each transaction that changes a node. f gets the new state, and all changes of the
+// transaction in order. A nil f ends the calls. The server makes one call at a time, before the next transaction, and before any client can
+// learn of the transaction. The view is valid only during the call. The server is locked, so f must not call its methods. f must not call
+// t.Fatal, because it may run on a goroutine of the server.
 func (s *Server) OnChange(f func(View, []Change)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

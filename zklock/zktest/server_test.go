@@ -96,11 +96,11 @@ func TestMisusePanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { ofBubble = zktest.NewServer(zktest.Config{}) })
 	ours := zktest.Start(t)
 	for want, misuse := range map[string]func(){
-		"exceeds MaxSessionTimeout": func() { zktest.Start(t, zktest.Config{MinSessionTimeout: time.Hour}) },
-		"one Config":                func() { zktest.Start(t, zktest.Config{}, zktest.Config{}) },
-		"no such node":              func() { ours.SetSequence("/none", 1) },
-		"no server answers that":    func() { zktest.Error(zk.ErrNoServer) },
-		"is dialed outside of it":   func() { _, _ = ofBubble.DialTimeout("tcp", addr, time.Second) },
+		"exceeds MaxSessionTimeout":     func() { zktest.Start(t, zktest.Config{MinSessionTimeout: time.Hour}) },
+		"one Config":                    func() { zktest.Start(t, zktest.Config{}, zktest.Config{}) },
+		"no such node":                  func() { ours.SetSequence("/none", 1) },
+		"never answers with this error": func() { zktest.Error(zk.ErrNoServer) },
+		"is dialed outside of it":       func() { _, _ = ofBubble.DialTimeout("tcp", addr, time.Second) },
 	} {
 		need.Has(t, "the panic", panicOf(misuse), want)
 	}

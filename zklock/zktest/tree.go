@@ -25,8 +25,8 @@ type node struct {
 	kids    int32
 }
 
-// Stat returns the node's zk.Stat as clients see it. A node stores how many children were created. Cversion, which also counts deletions,
-// is computed from this number.
+// Stat returns the node's zk.Stat as clients see it. A node stores the number of children that were ever created. Stat computes Cversion,
+// which also counts deletions, from this number.
 func (n *node) Stat() zk.Stat {
 	s := n.stat
 	s.Cversion = n.creates*2 - n.kids
