@@ -14,7 +14,7 @@
 //		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
 //	})
 //
-// Package tier documents the lock, which is the same on every store. This page documents only the additions of etcd.
+// Package tier documents the lock, which is the same on every store. This page documents only what is special about etcd.
 //
 // A process that wants the lock at path creates a key below path/, under its lease. The key with the lowest create revision belongs to the
 // holder. This revision is the fencing token. concurrency.Mutex of etcd's client and the command etcdctl lock use the same layout. All
@@ -40,13 +40,14 @@
 //
 // # What is promised
 //
-// etcd decides which key is first, so there is only one holder. The key of a lost lock stays until its owner has released the lock, or
+// etcd decides which key is first, so a lock has only one holder. The key of a lost lock stays until its owner has released the lock, or
 // until the margin is over. Therefore the owner has time to stop.
 //
 // Caution: an operator who deletes the holder's key gives the lock to the next process at once. The holder learns of the deletion through
-// its watch. If the lock was granted at once, the watch starts only a sixth of the TTL after the grant.
+// its watch. If the holder got the lock without waiting, the watch starts only a sixth of the TTL after the grant.
 //
-// If an acquisition is cancelled or its answer is lost, its key is deleted in the background, at the latest when the lease ends.
+// If an acquisition is cancelled or its answer is lost, its key is deleted in the background. If that fails, etcd deletes the key when the
+// lease ends.
 //
 // # What it costs
 //
@@ -59,12 +60,12 @@
 //     Except for the last release, each of these transactions reads the whole queue of the semaphore.
 //   - A process sends one heartbeat every quarter of the TTL, however many locks it has.
 //
-// A waiting process watches the queue, and so does a holder with waiting goroutines. The watching process receives an event for each key
-// that is created or deleted below path/. The time per event grows with the length of the queue, multiplied by the number of the process's
-// entries in the queue. If you need many permits, acquire them with one Acquire, or use several semaphores.
+// A waiting process watches the queue. A holder also watches the queue while goroutines of its process wait. A process that watches
+// receives an event for each key that is created or deleted below path/. The time per event grows with the length of the queue, multiplied
+// by the number of the process's entries in the queue. If you need many permits, acquire them with one Acquire, or use several semaphores.
 //
-// Until compaction, etcd keeps tombstones of deleted keys, and each read of a queue has to skip them. The package reuses its key names to
-// limit their number. Nevertheless enable compaction (--auto-compaction-retention).
+// Until compaction, etcd keeps tombstones of deleted keys, and each read of a queue has to skip them. The package reuses its key names,
+// which limits the number of tombstones. Nevertheless enable compaction (--auto-compaction-retention).
 //
 // # The lease
 //
@@ -72,7 +73,7 @@
 // keeps its lock through any outage of up to TTL - margin - TTL/4, less the duration of one request.
 //
 // Use etcd 3.7, or at least 3.4.38, 3.5.23 or 3.6.5 of the older series. Older servers may answer the keep-alive of a revoked lease with
-// success (etcd issue 20615), or let a deposed leader revoke leases (issue 15247). A warning about older servers is logged.
+// success (etcd issue 20615), or let a former leader revoke leases (issue 15247). For older servers, the package logs a warning.
 //
 // Set DialKeepAliveTime and DialKeepAliveTimeout in clientv3.Config to a few seconds. Otherwise the client uses a dead connection until
 // its requests time out, each after a sixth of the TTL, and half a second at least. The client logs its retries itself: see Logger in
@@ -88,15 +89,15 @@
 // data is in the same etcd. Tokens grow as long as the cluster keeps its data. After a restore from a backup, tokens start lower again.
 //
 // Caution: after a restore from a backup, two processes can hold the same lock. The overlap ends when the former holder next renews its
-// lease, up to a quarter of the TTL later. A restored etcd has no grace period. Keep etcd stopped for a whole TTL before you restore it,
-// or revoke all leases of the backup first. A process notices a restore with its next keep-alive. Holders whose key is missing lose the
-// lock, waiters queue again, and released keys that the backup contained are deleted. There is an exception: the restored cluster has the
-// same raft term and cluster ID, and a higher revision. In this case a process notices the restore within two thirds of the TTL, and
-// released keys of the backup stay until the lease ends.
+// lease, up to a quarter of the TTL later. A restored etcd has no grace period. Keep etcd stopped for a whole TTL before you restore it, or
+// revoke all leases of the backup first. A process notices a restore with its next keep-alive. Holders whose key is missing lose the lock,
+// waiters queue again, and released keys that the backup contained are deleted. There is one exception. If the restored cluster has the
+// same raft term and cluster ID, and a higher revision, a process notices the restore within two thirds of the TTL, and released keys of
+// the backup stay until the lease ends.
 //
 // Caution: if a leader is stopped for three quarters of the TTL or longer and then resumes, it may revoke leases that its successor has
 // renewed. For three ticks of the leader (0.3 s by default), another process can get such a lock before the holder learns of its loss. The
-// holder learns of the loss when its server does.
+// holder learns of the loss when the server of its connection does.
 //
 // [tier.Mutex.Contenders] shows when a process queued, by the clock of that process, because etcd stores no time.
 //

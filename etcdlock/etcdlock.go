@@ -44,9 +44,9 @@ func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOpti
 // locks of guard, a [*tier.Hold] or a [*tier.Bundle]. Txn takes one round trip, and blocks for at most a sixth of the lease TTL. To add
 // conditions, pass a [clientv3.OpTxn]. By default the server allows at most 128 ops and at most 128 locks.
 //
-// If the error wraps [tier.ErrUnknown], the outcome is ambiguous, because no answer arrived in time. The ops may still take effect, but
-// not after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process.
-// If the outcome does not become known, the release gives the locks back to etcd. After any other error nothing was changed. Such an error
+// If the error wraps [tier.ErrUnknown], the outcome is ambiguous, because no answer arrived in time. The ops may still take effect, but not
+// after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process. If the
+// outcome is still unknown at the release, the locks go back to etcd. After any other error the ops have changed nothing. Such an error
 // wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal by etcd, or says that ctx had already ended, or that the locks belong to
 // different registries.
 func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {

@@ -344,7 +344,8 @@ func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	}
 	for i := 0; i < len(keys) && permits == 0; i++ {
 		if n := refOf(string(keys[i].Key)).Permits; n < 1 {
-			return denied{fmt.Errorf("%s is among the keys of the semaphore but not one of them; delete it", second.Text(string(keys[i].Key)))}
+			return denied{fmt.Errorf("the key %s is in the queue of the semaphore, but is not an entry of the queue; delete the key",
+				second.Text(string(keys[i].Key)))}
 		} else if n != ref.Permits {
 			permits = n
 		}
@@ -352,7 +353,7 @@ func (s *store) sameNumber(ref queue.Ref, keys []*mvccpb.KeyValue) error {
 	if permits == 0 || permits == ref.Permits {
 		return nil
 	}
-	return otherNumber{fmt.Errorf("%w: there are %d, not %d", second.ErrTooManyPermits, permits, ref.Permits), permits}
+	return otherNumber{fmt.Errorf("%w: the number in the store is %d, not %d", second.ErrTooManyPermits, permits, ref.Permits), permits}
 }
 
 // resize stores the total number of permits.
@@ -457,7 +458,7 @@ func (s *store) ask(ctx context.Context, path string) error {
 			return nil
 		}
 		if !p.ours {
-			return denied{fmt.Errorf("%s belongs to another library, which does not read requests: %w",
+			return denied{fmt.Errorf("the key %s belongs to another library, which does not read requests to release: %w",
 				second.Text(p.key), errors.ErrUnsupported)}
 		}
 		if p.Asked {
@@ -519,7 +520,7 @@ func (s *store) mark(ctx context.Context, ref queue.Ref, known place, field, to 
 		case set(places[i]):
 			return places[i], viewOf(ref, revision, places), nil
 		case !places[i].ours:
-			return found, v, denied{fmt.Errorf("another program has written to %s", second.Text(key))}
+			return found, v, denied{fmt.Errorf("another program has written to the key %s", second.Text(key))}
 		}
 		known = places[i]
 	}

@@ -199,7 +199,7 @@ func TestAnotherNumberIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"12-a": second.ErrLocked.Error(), "30-a": second.ErrLocked.Error(), "2-x/3-y": "<nil>",
-		"a-3": "among the keys of the semaphore but not one of them",
+		"a-3": "but is not an entry of the queue",
 	} {
 		p := start(t).of(t, 3)
 		key := lockPath(t) + permitsMark + name
@@ -227,7 +227,7 @@ func TestNumberThatWasSet(t *testing.T) {
 	q.give(t, taken...)
 	does(t, clientv3.OpPut(key, "many"))
 	_, err := p.TryAcquire(soon(t), 1)
-	need.WantMention(t, err, key, "among the keys of the semaphore but not one of them")
+	need.WantMention(t, err, key, "but is not an entry of the queue")
 	does(t, clientv3.OpDelete(key))
 	other := start(t).of(t, 5)
 	other.give(t, other.take(t, 5)...)

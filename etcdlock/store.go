@@ -142,7 +142,7 @@ func (s *store) conclude(c queue.Command, a queue.Answer, err error) queue.Answe
 	return a
 }
 
-var errGone = errors.New("the key to be removed is not there")
+var errGone = errors.New("the key that has to be deleted does not exist")
 
 // denied is an error of this package, not of etcd, that retrying cannot fix.
 type denied struct{ error }
@@ -217,7 +217,7 @@ func (s *store) grant(ctx context.Context) (session string, ttl time.Duration, e
 	ttl = time.Duration(granted.TTL) * time.Second
 	switch {
 	case ttl <= 0:
-		return "", 0, denied{fmt.Errorf("etcd has granted a lease of %v, where %v was asked for", ttl, s.options.TTL)}
+		return "", 0, denied{fmt.Errorf("etcd has granted a lease of %v, but the process requested %v", ttl, s.options.TTL)}
 	case ttl > s.options.TTL:
 		s.tier.Logger().Warn("etcdlock: the server raised the lease TTL", "asked", s.options.TTL, "granted", ttl)
 	}
