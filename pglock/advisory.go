@@ -51,27 +51,27 @@ import (
 //
 // # The lease
 //
-// The server ends a session that was idle for the TTL (idle_session_timeout), which frees its lock. The lease starts when the process
-// sends a statement that the server answers. The lease lasts for the TTL less the margin. If the connection breaks, the lock is lost at
-// once. If the server does not answer, the lock is held until the lease ends. If the client of a waiter dies, a server on Linux removes
-// the waiter within a second (client_connection_check_interval). Other servers remove it by TCP keepalives after the TTL.
+// If a session is idle for the TTL, the server ends the session and so frees its lock (idle_session_timeout). The lease starts when the
+// process sends a statement that the server answers. The lease lasts for the TTL less the margin. If the connection breaks, the lock is
+// lost at once. If the server does not answer, the lock is held until the lease ends. If the client of a waiter dies, a server on Linux
+// removes the waiter within a second (client_connection_check_interval). Other servers remove it by TCP keepalives after the TTL.
 //
 // A server that was started or promoted has no advisory locks. Therefore it grants no lock during a grace period. The grace period starts
-// when the first process connects after that, and lasts for the longest TTL ever used in the database. A [*tier.GracePeriodError] says when
-// it ends. If the recorded longest TTL is too long, the package documentation says how to correct it.
+// when the first process connects after the start or the promotion, and lasts for the longest TTL ever used in the database. A
+// [*tier.GracePeriodError] says when it ends. If the recorded longest TTL is too long, the package documentation says how to correct it.
 //
 // # Differences from New
 //
 // The key of a lock is the first eight bytes of the SHA-256 of "tierlock:" and the path, as a bigint; pg_locks shows it. If two paths have
-// equal keys, their locks exclude each other. Programs that take this key with pg_advisory_lock exclude the lock, too. [Tx] uses a second
-// lock with the same key as two ints.
+// equal keys, their locks exclude each other. If another program takes this key with pg_advisory_lock, its lock and this lock exclude each
+// other. [Tx] uses a second lock with the same key as two ints.
 //
 // The token is created when the lock is granted, so Contenders shows no token for waiters. Contenders reads host and label from
-// application_name, which the server cuts to 63 bytes of ASCII. As ID it shows the process ID of the server process, for use in
-// pg_terminate_backend.
+// application_name, which the server cuts to 63 bytes of ASCII. The ID that Contenders shows is the process ID of the server process, for
+// use in pg_terminate_backend.
 //
-// Revoke waits up to an eighth of the TTL for the holders to confirm. A holder that is not connected at that time may get the request up to
-// a TTL later, or never. For holders of other programs the error wraps [errors.ErrUnsupported].
+// Revoke waits up to an eighth of the TTL for the holders to confirm. A holder that is not connected at that time may get the request of
+// Revoke up to a TTL later, or never. For holders of other programs the error wraps [errors.ErrUnsupported].
 //
 // [tier.Mutex.Break] removes nothing, and returns an error that wraps [errors.ErrUnsupported]. To take a lock from its holder, call
 // pg_terminate_backend with the ID that Contenders shows.
@@ -189,7 +189,7 @@ func (s *advisory) beat(ctx context.Context, op queue.Op) queue.Answer {
 	}
 	switch {
 	case op == queue.Beat && (classify(err) == queue.Denied || err == nil && s.tier.Now()-heard > s.options.TTL):
-		return queue.Answer{Outcome: queue.Expired, Err: cmp.Or(err, errors.New("no answer from the server for a whole TTL"))}
+		return queue.Answer{Outcome: queue.Expired, Err: cmp.Or(err, errors.New("the server has not answered for a whole TTL"))}
 	case err != nil:
 		return s.failed(err)
 	}
@@ -323,7 +323,8 @@ func (s *advisory) askOnce(ctx context.Context, key string) (unaware bool, err e
 		case !p.granted || p.Asked:
 			continue
 		case !p.ours:
-			return false, fmt.Errorf("server process %s belongs to another program, which does not read requests: %w", p.ID, errors.ErrUnsupported)
+			return false, fmt.Errorf("server process %s belongs to another program, which does not read requests to release: %w",
+				p.ID, errors.ErrUnsupported)
 		}
 		unaware = true
 		if _, err := s.talk(ctx, call{"ask", p.ID + " " + strconv.FormatInt(p.Token, 10)}); err != nil {
@@ -438,17 +439,18 @@ func (s *advisory) prepare(ctx context.Context, conn *pgx.Conn) error {
 	sent := time.Now()
 	err := conn.QueryRow(ctx, both, pgx.QueryExecModeExec, s.options.TTL.Milliseconds()).Scan(&calm, &granted)
 	if want := milliseconds(s.options.TTL); err == nil && granted != want {
-		err = fmt.Errorf("%w: it is %s ms instead of %s", errNoLease, granted, want)
+		err = fmt.Errorf("%w: the setting is %s ms instead of %s", errNoLease, granted, want)
 	}
 	if err == nil {
-		s.tier.InGracePeriod(calm*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
+		s.tier.InGracePeriod(calm*time.Millisecond, sent, "the server was started or promoted, and processes have used it for less than a lease")
 	}
 	return err
 }
 
 // errNoLease means that the server would not end an idle session in time.
-var errNoLease = errors.New("the session does not have the idle_session_timeout that was asked for: " +
-	"a pooler in between, such as PgBouncer, does not pass it on, or a hook of the pool has changed it; connect to the server itself")
+var errNoLease = errors.New("the session does not have the idle_session_timeout that the package has set: " +
+	"a pooler in between, such as PgBouncer, does not pass the setting on, or a hook of the pool has changed it; " +
+	"connect to the server directly")
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 

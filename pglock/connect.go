@@ -149,7 +149,7 @@ func (w *wire) Close() error {
 
 // errPooler means that a pooler shares server sessions between connections.
 var errPooler = errors.New("a pooler in between gives each transaction to any session of the server, as PgBouncer does with " +
-	"pool_mode=transaction; connect to the server itself, or to a pool with pool_mode=session")
+	"pool_mode=transaction; connect to the server directly, or to a pool with pool_mode=session")
 
 // checkPooler returns errPooler if requests on one connection do not all reach the same server session. It changes no setting of a session,
 // because a pooler may give that session to another program next.

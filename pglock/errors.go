@@ -79,7 +79,7 @@ func answered(err error) bool {
 	return state != "53300" && state != "25006"
 }
 
-var errOver = errors.New("the server no longer knows it")
+var errOver = errors.New("the server no longer knows this session")
 
 // errNew means that the connection is new and may lead to another server. A renewal of the session on this connection has to come first.
-var errNew = errors.New("the session has not been renewed on the new connection yet")
+var errNew = errors.New("the session is not yet renewed on the new connection")

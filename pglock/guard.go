@@ -123,7 +123,7 @@ func (s *base) perform(ctx context.Context, all []*queue.Contender, conn *pgxpoo
 		_, err = conn.Exec(ctx, checkDeferred)
 	}
 	if err == nil && conn.Conn().PgConn().TxStatus() != inTransaction {
-		err = errors.New("the function has ended the transaction, or a statement has failed")
+		err = errors.New("the function has ended the transaction itself, or a statement has failed")
 	}
 	return err
 }
@@ -134,7 +134,7 @@ const inTransaction, idle = 'T', 'I'
 type body struct{ pgx.Tx }
 
 func (body) Commit(context.Context) error {
-	return errors.New("pglock: Tx commits when the function has returned")
+	return errors.New("pglock: the function must not commit: Tx commits after the function has returned")
 }
 
 // rollback rolls the transaction back, and returns the connection to the pool. If the rollback has failed, the pool closes the connection.

@@ -18,7 +18,8 @@ type firstUse struct {
 func newFirstUse() *firstUse { return &firstUse{mark: rand.Int64N(1 << 50)} }
 
 // errUsed means that locks on this server have been used before.
-var errUsed = errors.New("WithNewServer: the database has a record of locks before this process, or was promoted; leave the option out")
+var errUsed = errors.New("WithNewServer: a process has used locks in this database before, or the server was promoted; " +
+	"leave the option out")
 
 // firstSQL writes a record that the server was started long ago, so that there is no grace period. The time of that start is the mark of
 // this process. If the answer is lost, the repeated command recognizes the record of this process by the mark.

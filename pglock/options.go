@@ -20,10 +20,10 @@ type options struct {
 
 const maxTTL = 24 * time.Hour
 
-// WithNewServer declares that no process has used locks in this database before. Then the server grants locks at once, even if it was
-// started after [Migrate]. Use it in tests, and in the first program on a new server. If the database has a record of an earlier process,
-// or the server was promoted since Migrate, acquisitions and [tier.Registry.Err] return an error. The option does not affect later grace
-// periods.
+// WithNewServer declares that no process has used locks in this database before. The server then grants locks at once, without a grace
+// period, even if it was started after [Migrate]. Use it in tests, and in the first program on a new server. If the database has a record
+// of an earlier process, or the server was promoted since Migrate, acquisitions and [tier.Registry.Err] return an error. The option does
+// not affect later grace periods.
 func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.first = newFirstUse() }}
 }

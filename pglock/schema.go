@@ -30,20 +30,20 @@ var versions = history{firstSchema, schema13}
 // newest returns the newest version in the history, which is the one that the program needs.
 func (h history) newest() int { return firstVersion + len(h) - 1 }
 
-// Schema is the SQL that creates the schema tierlock, for programs with their own database migrations. Execute it once, unchanged, in a
-// transaction, under any role that may create a schema in the database. It does not upgrade an older schema, as [Migrate] does.
+// Schema is the SQL that creates the schema tierlock, for programs with their own database migrations. Execute Schema once, unchanged, in a
+// transaction, under any role that may create a schema in the database. Unlike [Migrate], Schema does not upgrade an older schema.
 var Schema = strings.Join(versions, "\n")
 
 // Migrate creates the schema tierlock in the database of pool, or upgrades an older schema in place. Migrate runs in one transaction.
 // Migrate does nothing if the schema has the version of this program or the next version. Several processes may call Migrate at the same
-// time. After an error nothing has changed, unless the answer to the commit was lost. Call Migrate again after an error.
+// time. After an error the database is unchanged, unless the answer to the commit was lost. In both cases call Migrate again.
 //
 // A schema serves programs of its own version and of the previous version. To upgrade programs one by one, run Migrate of the new release
 // first, or let each program call Migrate when it starts. Holders and waiters of the old release continue. A program refuses a schema that
 // is older than the program, or newer by more than one version. The error says what to do.
 //
-// An upgrade locks tables for a moment. Renewals never wait for long: if another transaction has locked a table, Migrate gives up after
-// 100 ms and tries again later, until ctx ends. Give ctx a deadline.
+// An upgrade locks tables for a moment. If another transaction has locked a table, Migrate gives up after 100 ms and tries again later,
+// until ctx ends. Therefore renewals of leases never wait for long. Give ctx a deadline.
 //
 // The role of pool owns the schema, and only this role can upgrade it. Grant other roles that use locks these privileges:
 //
@@ -121,7 +121,7 @@ func checkRights(ctx context.Context, q querier) error {
 	if err := q.QueryRow(ctx, rightsSQL).Scan(&role, &missing); err != nil || missing == "" {
 		return err
 	}
-	return fmt.Errorf("%w: role %s has not %s; grant it what pglock.Migrate names", errRights, role, missing)
+	return fmt.Errorf("%w: role %s lacks %s; grant it the privileges that pglock.Migrate names", errRights, role, missing)
 }
 
 // errEncoding means that the database's encoding lacks a character in the description of this process.
@@ -162,7 +162,7 @@ func found(ctx context.Context, q querier) (version int, database string, err er
 		return 0, database, err
 	}
 	if !known {
-		return 0, database, fmt.Errorf("%w: database %s has one that is not of pglock; drop it", errSchema, database)
+		return 0, database, fmt.Errorf("%w: database %s has a schema tierlock that pglock did not create; drop it", errSchema, database)
 	}
 	err = q.QueryRow(ctx, "SELECT tierlock.version()").Scan(&version)
 	return version, database, err

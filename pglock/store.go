@@ -113,7 +113,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) (a queue.Answer) {
 
 // errBusy means that no connection for requests was free within the time limit of a request. Other requests used them, or the pool was
 // still opening one. It does not mean that the server cannot be reached. Only a renewal shows that.
-var errBusy = errors.New("no connection for requests is free yet")
+var errBusy = errors.New("all connections for requests are busy")
 
 // onConnection executes a command on one of the connections for requests.
 func (s *store) onConnection(ctx context.Context, c queue.Command,
@@ -230,7 +230,8 @@ func (s *store) list(ctx context.Context, q querier, path string) ([]second.Cont
 
 // noteGracePeriod records an answer of the server that it grants nothing for the next ms milliseconds. sent is when the request was sent.
 func (s *store) noteGracePeriod(ms int64, sent time.Time) {
-	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent, "the server was started or promoted, and first used less than a lease ago")
+	s.tier.InGracePeriod(time.Duration(ms)*time.Millisecond, sent,
+		"the server was started or promoted, and processes have used it for less than a lease")
 }
 
 // grant sets in a view whether the contender has the lock. first tells whether the contender is at the head of the queue. In a grace period
@@ -302,7 +303,8 @@ func (s *store) open(ctx context.Context, l *serverConn) (a queue.Answer, err er
 	_, err = l.conn.Exec(ctx, "SELECT tierlock.open($1, $2, $3, $4, $5)", id, ttl, self.Host, self.PID, self.Label)
 	switch {
 	case refusal(err) == "22P05":
-		return a, fmt.Errorf("label %q, host %q: %w: %w; set another label, or take a database in UTF8", self.Label, self.Host, errEncoding, err)
+		return a, fmt.Errorf("label %q, host %q: %w: %w; set another label, or use a database with the encoding UTF8",
+			self.Label, self.Host, errEncoding, err)
 	case err != nil:
 		return a, err
 	}
