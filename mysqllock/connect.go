@@ -122,7 +122,7 @@ func (c *conn) prepare(ctx context.Context, ttl time.Duration) error {
 	}
 	d, err := checkServer(version, comment)
 	if err == nil && !ticks {
-		err = fmt.Errorf("%w: it runs with --sysdate-is-now, so that no procedure can read the clock; leave that option out", errServer)
+		err = fmt.Errorf("%w: it runs with --sysdate-is-now, so procedures cannot read the clock; leave that option out", errServer)
 	}
 	if err == nil {
 		err = c.checkWriters(ctx)
@@ -143,8 +143,8 @@ func (c *conn) prepare(ctx context.Context, ttl time.Duration) error {
 }
 
 // errProxy means that the statements on a connection do not all reach the same session of the same server.
-var errProxy = errors.New("a proxy in between sends reads to another server than writes, or moves connections; " +
-	"connect to the primary itself")
+var errProxy = errors.New("a proxy in between sends reads and writes to different servers, or moves connections to other servers; " +
+	"connect to the primary directly")
 
 // errRights means that the database user lacks rights that the locks need.
 var errRights = errors.New("rights are missing")
@@ -159,7 +159,7 @@ func (c *conn) checkRights(ctx context.Context) error {
 	}
 	switch {
 	case slices.Contains(denied, refusal(err)):
-		return fmt.Errorf("%w: %w; grant what mysqllock.Migrate names", errRights, err)
+		return fmt.Errorf("%w: %w; grant the rights that mysqllock.Migrate names", errRights, err)
 	case err == nil && written != read:
 		return errProxy
 	}
@@ -170,7 +170,7 @@ func (c *conn) checkRights(ctx context.Context) error {
 var denied = []uint16{1044, 1142, 1143, 1227, 1370}
 
 // errServer means that the locks do not work on this server.
-var errServer = errors.New("the locks cannot be on this server")
+var errServer = errors.New("this server cannot keep the promises of the locks")
 
 // The list others has the names of database systems that speak MySQL's protocol but cannot be used. They do not lock rows as InnoDB does,
 // or they have no stored procedures.
@@ -228,9 +228,9 @@ func (c *conn) checkWriters(ctx context.Context) error {
 func checkSettings(is map[string]string) error {
 	switch {
 	case is["wsrep_on"] == "ON":
-		return fmt.Errorf("%w: it is part of a Galera cluster (wsrep_on), where rows are not locked on the other nodes", errServer)
+		return fmt.Errorf("%w: it is part of a Galera cluster (wsrep_on), where a lock on a row has no effect on the other nodes", errServer)
 	case is["group_replication_group_name"] != "" && is["group_replication_single_primary_mode"] == "OFF":
-		return fmt.Errorf("%w: it is part of a replication group with several primaries, where rows are not locked on the others; "+
+		return fmt.Errorf("%w: it is part of a replication group with several primaries, where a lock on a row has no effect on the others; "+
 			"use single-primary mode", errServer)
 	case is["log_bin"] == "ON" && is["binlog_format"] == "STATEMENT":
 		return fmt.Errorf("%w: its binlog_format is STATEMENT, which cannot record these transactions; set it to ROW or MIXED", errServer)

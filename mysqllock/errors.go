@@ -89,11 +89,11 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-var errOver = errors.New("the server does not know it any more")
+var errOver = errors.New("the server no longer knows this session")
 
 // errNew means that the connection is new and may lead to another server. A renewal of the session on this connection has to come first.
-var errNew = errors.New("over a new connection the session was not renewed yet")
+var errNew = errors.New("the session is not yet renewed on the new connection")
 
 // errBusy means that no connection for requests was free within the time limit of a request. It does not mean that the server cannot be
 // reached. Only a renewal shows that.
-var errBusy = errors.New("no connection for requests is free yet")
+var errBusy = errors.New("all connections for requests are busy")

@@ -16,10 +16,10 @@ import (
 // commits the transaction only if f returns nil and this process still holds all locks of guard, a [*tier.Hold] or a [*tier.Bundle]. If
 // the pool has no free connection, Tx waits for one until ctx ends.
 //
-// The server checks the locks and commits in one call. From the check until the end of the commit, it grants the locks to no other process.
-// Before the check, the transaction does not keep other processes from acquiring a lock that was lost. When a lock is lost or released, the
-// connection is closed at once, and the server rolls the transaction back. f must not commit or roll back the transaction, and must not use
-// tx after f has returned.
+// The server checks the locks and commits in one call. From the check until the end of the commit, the server grants the locks to no other
+// process. Before the check, other processes can acquire a lock that was lost; the transaction then cannot commit. When a lock is lost or
+// released, the connection is closed at once, and the server rolls the transaction back. f must not commit or roll back the transaction,
+// and must not use tx after f has returned.
 //
 // The isolation level of the transaction is READ COMMITTED. Writes to tables of engines without transactions are not guarded. Statements
 // that commit by themselves, such as CREATE TABLE, are not guarded either.
@@ -88,7 +88,7 @@ func (s *store) commit(tx *sql.Tx, all []*queue.Contender, check func() error) (
 	err := tx.QueryRowContext(ctx, "CALL tierlock_commit(?)", strings.Join(ids, ",")).Scan(&committed, &good)
 	switch {
 	case errors.Is(err, sql.ErrTxDone):
-		return queue.Done, errors.New("the function has ended the transaction, so that it was not guarded")
+		return queue.Done, errors.New("the function has ended the transaction itself, so the locks did not guard it")
 	case err == nil && !committed:
 		err = all[good].Missing()
 		return queue.Done, cmp.Or(check(), err)

@@ -72,7 +72,7 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 		return false, err
 	}
 	if mine != 1 {
-		return false, errors.New("the server has not yet noticed the end of the connection that listened before")
+		return false, errors.New("the server has not yet noticed that the previous connection that listened has ended")
 	}
 	var newest int64 // the number of the newest news that was read
 	late := 0        // how many times in a row a wait ended by its time limit although there was news
@@ -90,7 +90,7 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 			case err == nil && !here:
 				err = errProxy
 			case err == nil && got.Bool:
-				err = errors.New("the connection that renews is lost")
+				err = errors.New("the connection that renews the session is lost")
 			}
 			return err
 		})
@@ -115,7 +115,7 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 			pause(ctx, within-time.Since(begun))
 		case slept:
 			if late++; late == 3 {
-				s.tier.Logger().Warn("mysqllock: no other process can wake this one; it polls for news 20 times a second; "+
+				s.tier.Logger().Warn("mysqllock: other processes cannot wake this process, so it polls the server 20 times a second; "+
 					"connect all programs as the same user", "session", session)
 			}
 		}

@@ -13,17 +13,17 @@ import (
 // New returns a registry of locks in the database of db. The database needs the tables that [Migrate] or the command tierlock migrate
 // creates. The driver has to be go-sql-driver/mysql.
 //
-// New takes up to six connections of db, and keeps them until the registry is closed: one that renews, one that listens, and up to four for
-// requests. Therefore a busy pool does not end leases. New returns an error if the limit of the pool (SetMaxOpenConns) is below eight. Each
-// [Tx] uses one more connection while it runs. Close the registry before db.
+// New takes up to six connections of db, and keeps them until the registry is closed: one that renews the session, one that listens for
+// events, and up to four for requests. Therefore a busy pool does not end leases. New returns an error if the limit of the pool
+// (SetMaxOpenConns) is below eight. Each [Tx] uses one more connection while it runs. Close the registry before db.
 //
 // New blocks until it has a session or ctx ends: give ctx a deadline. It fails at once if an option is wrong, if the tables are missing or
 // have a version that New refuses (see [Migrate]), or if a right is missing. It also fails at once if the server or a proxy cannot be used.
 // If the server cannot be reached, the error wraps the cause of ctx. After an error nothing is left in the database. The end of ctx has no
 // effect after New has returned.
 //
-// After a restart or a failover of the server no new lock is granted for one lease TTL, 15 s by default. Holders keep their locks, unless
-// an asynchronous replica takes over without their rows: see "What is promised" in the documentation of this package.
+// After a restart or a failover, the server grants no new lock for one lease TTL, 15 s by default. Holders keep their locks, unless an
+// asynchronous replica takes over without their rows: see "What is promised" in the documentation of this package.
 func New(ctx context.Context, db *sql.DB, opts ...tier.RegistryOption) (*tier.Registry, error) {
 	settings := second.Defaults
 	_, share, err := second.Split[noOption, tier.Option](&settings, opts)
@@ -58,7 +58,7 @@ func checkPool(db *sql.DB) error {
 		return errors.New("nil pool")
 	}
 	if limit := db.Stats().MaxOpenConnections; limit > 0 && limit < minPool {
-		return fmt.Errorf("the pool is limited to %d connections, and the locks keep up to %d: set at least %d by SetMaxOpenConns",
+		return fmt.Errorf("the pool is limited to %d connections, but the locks keep up to %d: set a limit of at least %d with SetMaxOpenConns",
 			limit, minPool-2, minPool)
 	}
 	return nil

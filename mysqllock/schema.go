@@ -40,8 +40,8 @@ var Schema = strings.Join(versions, "\n")
 // first. Holders and waiters of the old release continue. A program refuses a schema that is older than the program, or newer by more than
 // one version. The error says what to do.
 //
-// Renewals never wait for long: if another transaction has locked a table, Migrate gives up after a second and tries again later, until ctx
-// ends. Give ctx a deadline.
+// If another transaction has locked a table, Migrate gives up after a second and tries again later, until ctx ends. Therefore renewals of
+// leases never wait for long. Give ctx a deadline.
 //
 // Migrate needs the rights CREATE, ALTER, INDEX, CREATE ROUTINE, ALTER ROUTINE, SELECT, INSERT and UPDATE on the database. Grant other
 // users that use locks these rights:
@@ -49,7 +49,7 @@ var Schema = strings.Join(versions, "\n")
 //	GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON app.* TO locker;
 //
 // All programs that use the same locks should connect as the same user. A user can wake the connections of another user only with the right
-// CONNECTION ADMIN (CONNECTION_ADMIN in MySQL). Without it, waiters poll 20 times a second.
+// CONNECTION ADMIN (CONNECTION_ADMIN in MySQL). Without this right, waiters poll 20 times a second.
 func Migrate(ctx context.Context, db *sql.DB) error { return versions.migrate(ctx, db) }
 
 func (h history) migrate(ctx context.Context, db *sql.DB) error {
@@ -82,7 +82,7 @@ func (h history) upgrade(ctx context.Context, db *sql.DB) error {
 	case err != nil:
 		return err
 	case alone.Int64 != 1:
-		return errors.New("another Migrate has been under way for a minute, or the data source name has no database")
+		return errors.New("another Migrate has been running for a minute, or the data source name has no database")
 	}
 	version, _, err := found(ctx, c.Conn)
 	if err != nil {
@@ -144,7 +144,7 @@ func found(ctx context.Context, c *sql.Conn) (version int, database string, err 
 	case refusal(err) == noTable, errors.Is(err, sql.ErrNoRows):
 		err = nil
 	case slices.Contains(denied, refusal(err)):
-		err = fmt.Errorf("%w: %w; if the tables are there, grant what mysqllock.Migrate names", errRights, err)
+		err = fmt.Errorf("%w: %w; if the tables exist, grant the rights that mysqllock.Migrate names", errRights, err)
 	}
 	return version, name.String, err
 }
@@ -164,7 +164,7 @@ func (h history) check(ctx context.Context, c *sql.Conn) error {
 	case version > newest:
 		remedy = "use a later release of mysqllock"
 	case version < firstVersion:
-		remedy = "end all programs that have locks there, drop what begins with tierlock_, and " + remedy
+		remedy = "end all programs that have locks there, drop all tables and procedures whose names begin with tierlock_, and " + remedy
 	}
 	return fmt.Errorf("%w: database %s has %s, this program needs version %d or %d; %s", errSchema, database, is, h.newest(), h.newest()+1,
 		remedy)

@@ -206,7 +206,7 @@ func (s *store) connect(ctx context.Context) (*conn, error) {
 	case err == nil, unfit(err), refusal(err) != 0:
 		return c, err
 	case ctx.Err() != nil && stats.MaxOpenConnections > 0 && stats.InUse >= stats.MaxOpenConnections:
-		return nil, fmt.Errorf("%w: the program uses all %d of the pool: %w", errBusy, stats.InUse, err)
+		return nil, fmt.Errorf("%w: the program uses all %d connections of the pool: %w", errBusy, stats.InUse, err)
 	}
 	return nil, notSent{err}
 }
@@ -290,7 +290,7 @@ func (s *store) enter(ctx context.Context, conn *conn, c queue.Command, a *queue
 		return errOver
 	case others.Valid:
 		a.Outcome, a.Permits = queue.Denied, int(others.Int64)
-		a.Err = fmt.Errorf("%w: there are %d permits, not %d", second.ErrTooManyPermits, a.Permits, c.Permits)
+		a.Err = fmt.Errorf("%w: the number in the store is %d, not %d", second.ErrTooManyPermits, a.Permits, c.Permits)
 		return nil
 	case !token.Valid:
 		a.Outcome, a.InGracePeriod = queue.Locked, quiet > 0
