@@ -14,7 +14,7 @@ var errDenied = errors.New("permissions of the Redis user are missing")
 
 // allow wraps err in an error that also names ACL rules. These rules would have allowed the request that failed with err.
 func allow(err error, rules ...string) error {
-	return fmt.Errorf("%w: allow it with ACL SETUSER … %s", err, strings.Join(rules, " "))
+	return fmt.Errorf("%w: grant them with ACL SETUSER … %s", err, strings.Join(rules, " "))
 }
 
 var commandDenied = regexp.MustCompile(`'(\S+)' command`)

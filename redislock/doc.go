@@ -10,7 +10,7 @@
 //		return report(ctx) // one at a time in all processes; ctx ends if the lock is lost
 //	})
 //
-// Package tier documents the lock, which is the same on every store. This page documents only the additions of Redis.
+// Package tier documents the lock, which is the same on every store. This page documents only what is special about Redis.
 //
 // The lock at path is the key path. As after SET path id NX PX, the value of the key is the ID of the holder, and the key expires with the
 // lease. The lock has three further keys: {path}:tierlock:queue, {path}:tierlock:leases and {path}:tierlock:state. If path contains a hash
@@ -24,10 +24,11 @@
 // some transfers. This happens every 100 ms if a foreign lock was seen within the last minute, and otherwise once in ten seconds. A lock
 // that is held or lingers is not released for them, and neither is a lock that readers hold in turn.
 //
-// Caution: if tierlock processes use the lock all the time, another library can wait long for it. A library that polls more often than
-// every 25 ms gets the lock within ten seconds. redsync polls every 50 to 250 ms. In measurements, redsync got its first lock after 10 s
-// to more than two minutes. By default redsync gives up after 32 tries, about five seconds; raise this limit with redsync.WithTries. For a
-// minute after each foreign lock, busy tierlock processes pause for up to 25 of every 125 ms.
+// Caution: if tierlock processes use the lock all the time, another library may wait a long time for the lock. A library that polls more
+// often than every 25 ms gets the lock within ten seconds. redsync polls every 50 to 250 ms. In measurements, redsync got its first lock
+// after 10 s to more than two minutes. By default redsync gives up after 32 tries, about five seconds; raise this limit with
+// redsync.WithTries. In return, tierlock processes lose time: for a minute after each foreign lock, they leave a busy lock free for up to
+// 25 of every 125 ms.
 //
 // While the key has another type than a string, the lock counts as taken.
 //
@@ -37,25 +38,25 @@
 //
 // # What is promised
 //
-// A lock has at most one holder, or only readers, within the limits below. The server orders the processes. The server notifies the next
-// process of its grant, and the holder of a new waiter. If a notification is lost, the next heartbeat delivers the information, up to a
-// quarter of the TTL later. Abandoned entries are deleted, or expire with their lease.
+// Within the limits below, a lock has at most one holder, or several readers. The server puts the processes in order. The server notifies
+// the next process of its grant, and the holder of a new waiter. If a notification is lost, the process gets the information with its next
+// heartbeat, up to a quarter of the TTL later. Entries of cancelled or failed acquisitions are deleted, or expire with their lease.
 //
 // # Permits
 //
 // A [tier.Semaphore] at path has a separate queue, at {path}:tierlock:permits, independent of the lock at path. No other library shares
-// this queue. The number of permits is stored by [tier.Semaphore.SetPermits], and never expires. If no number is stored, the number in the
-// entries of the queue applies. A process that passes a different number to [tier.Registry.Semaphore] gets this number instead. If a
-// process releases only some permits of an acquisition, and a failover follows at once, these permits may stay taken until the rest is
+// this queue. The number of permits is stored by [tier.Semaphore.SetPermits], and never expires. If no number is stored, all processes use
+// the number in the entries of the queue. A process that passes a different number to [tier.Registry.Semaphore] gets this number instead.
+// If a process releases only some permits of an acquisition, and a failover follows at once, these permits may stay taken until the rest is
 // released.
 //
 // # Failover
 //
-// Redis replicates asynchronously, and writes an append-only file once a second. Therefore a new primary or a restarted server may lack
-// the newest locks. The server grants no lock during its grace period: for the TTL, plus min-replicas-max-lag and two seconds if
-// min-replicas-to-write is set. Locks in the data of the server stay held. Locks that are missing in the data are lost. TryAcquire fails,
-// and waiters keep their places. A [tier.GracePeriodError] says when the grace period ends. Every server has a grace period after its
-// start, even if it is empty; [WithNewServer] skips it.
+// Redis replicates asynchronously, and writes an append-only file once a second. Therefore a new primary or a restarted server may lack the
+// newest locks. Such a server grants no lock during a grace period. This period lasts for the TTL, plus min-replicas-max-lag and two
+// seconds if min-replicas-to-write is set. Locks in the data of the server stay held. Locks that are missing in the data are lost.
+// TryAcquire fails, and waiters keep their places. A [tier.GracePeriodError] says when the grace period ends. Every server has a grace
+// period after its start, even if it is empty; [WithNewServer] skips it.
 //
 // The package recognizes a new primary by its replication ID (master_replid in INFO replication). The package records when it first saw
 // this ID in the key {tierlock:primary}:ID, for a month. If a proxy or provider hides master_replid, the package does not work;
@@ -63,12 +64,12 @@
 // slot during the grace period of its primary, because the slot's new primary would grant locks at once. Keep repl-backlog-ttl longer than
 // a grace period (default: an hour).
 //
-// Each process may have another grace period, because its duration depends on the TTL. The longest grace period applies to all processes.
-// The key {tierlock:primary}:longest records the duration of the longest grace period in microseconds. To shorten the grace period, end
-// the processes with a longer TTL, wait for the recorded time, and delete the key.
+// The duration of a grace period depends on the TTL of a process. If processes have different TTLs, the longest grace period applies to all
+// processes. The key {tierlock:primary}:longest records the duration of the longest grace period in microseconds. To shorten the grace
+// period, end the processes with a longer TTL, wait for the recorded time, and delete the key.
 //
-// Caution: set min-replicas-to-write to half the number of servers, rounded down. Without this setting, a lock can have two holders: a
-// primary that was cut off from its replicas and replaced still grants locks to the clients that it reaches. For example:
+// Caution: set min-replicas-to-write to half the number of servers, rounded down. Without this setting, a lock can have two holders: if a
+// primary loses its replicas and is replaced, it still grants locks to the clients that reach it. For example:
 //
 //	min-replicas-to-write 1    # with two or three servers; 2 with four or five
 //	min-replicas-max-lag 10
@@ -87,9 +88,9 @@
 //   - A process can be paused after it has checked the lock and before it writes. Pass [tier.Hold.Token] to the resource, or use [Eval] if
 //     the data is in the same Redis.
 //
-// The package notices a loss of data if the server gets a new replication ID. A grace period then begins. A server gets a new replication
-// ID after a promotion by Sentinel, by a cluster or by hand, and after REPLICAOF NO ONE. A server also gets a new ID after each restart,
-// whatever data it has.
+// The package notices a loss of data only if the server gets a new replication ID. In this case a grace period begins. A server gets a new
+// replication ID after a promotion by Sentinel, by a cluster or by hand, and after REPLICAOF NO ONE. A server also gets a new ID after each
+// restart, whatever data it has.
 //
 // Caution: the package does not notice that a running server loses data. The next process may get the lock at once, up to a quarter of the
 // TTL before its former holder learns of the loss. Prevent the following while processes hold locks:
@@ -112,9 +113,9 @@
 //
 // Each operation costs one script call: Acquire, TryAcquire, Release, a release that queues again, a transfer to another process, a
 // downgrade, and Revoke. The number of permits does not change the cost of an operation. A script executes about 20 commands, however long
-// the queue is. The exceptions are to list a queue, and to notify many readers. Every quarter of the TTL, the process sends heartbeats
-// that renew all its entries. In [tier.Wait], a waiting reader sees the 100 entries ahead of it; entries farther ahead count as writers. A
-// process has one connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
+// the queue is. There are two exceptions: listing a queue, and notifying many readers. Every quarter of the TTL, the process sends
+// heartbeats that renew all its entries. The [tier.Wait] of a reader describes at most the 100 entries ahead of it. It counts entries
+// farther ahead as writers. A process has one connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
 //
 // # Client and permissions
 //

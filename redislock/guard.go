@@ -45,18 +45,18 @@ end
 return {'has', script({unpack(KEYS, 4 * n + 1)}, {unpack(ARGV, n + 3)})}
 `
 
-var errAgain = errors.New("the script was executed, and its answer is lost")
+var errAgain = errors.New("the server has executed the script, but its answer is lost")
 
 // Eval is the guarded write of Redis. It executes a Lua script, which takes effect only while this process holds all locks of guard, a
 // [*tier.Hold] or a [*tier.Bundle]. Eval takes one round trip, and blocks for at most a sixth of the lease TTL. The script gets keys and
 // args as with EVAL, and returns at most one value. Eval returns this value as int64, string, []any or nil. In a cluster, the locks and
 // the keys must share a slot; use a hash tag. Scripts of one hold are executed one after another.
 //
-// Nothing was changed if the error wraps [tier.ErrLost] or [tier.ErrReleased], or says that ctx had already ended, or that the locks
-// belong to different registries or slots. If the script itself fails, its earlier writes stay, as with EVAL. If the error wraps
+// The script has changed nothing if the error wraps [tier.ErrLost] or [tier.ErrReleased], or says that ctx had already ended, or that the
+// locks belong to different registries or slots. If the script itself fails, its earlier writes stay, as with EVAL. If the error wraps
 // [tier.ErrUnknown], the outcome is ambiguous, because no answer arrived in time. The script may still be executed, at most once, and not
-// after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process. If
-// the outcome does not become known, the release gives the locks back to Redis.
+// after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process. If the
+// outcome is still unknown at the release, the locks go back to Redis.
 func Eval(ctx context.Context, guard tier.Guard, script string, keys []string, args ...any) (any, error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *store) write(all []*queue.Contender, check func() error, source string,
 			s.tier.Renew() // the renewal finds out whether Redis can be reached
 		}
 		if redis.HasErrorPrefix(err, "CROSSSLOT") {
-			a.Err = fmt.Errorf("the locks and the keys are not in one slot: give them one hash tag: %w", err)
+			a.Err = fmt.Errorf("the locks and the keys are not in one slot: use the same hash tag in all of them: %w", err)
 		}
 		return nil, a.Outcome, a.Err
 	}

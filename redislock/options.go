@@ -21,12 +21,12 @@ type options struct {
 // maxTTL is the longest TTL. The keys of a lock expire when they are unused for a time that is longer than maxTTL.
 const maxTTL = time.Hour
 
-// WithNewServer declares that no process has used locks on this server before, or on any primary of this cluster. Then the server grants
-// locks at once, even if it was just started. Use the option in tests, and in the first program on a new server. If the server has a
-// record of an earlier process, was promoted, or was started with data, acquisitions and [tier.Registry.Err] return an error. The option
-// does not affect later grace periods.
+// WithNewServer declares that no process has used locks on this server before, or on any primary of this cluster. The server then grants
+// locks at once, without a grace period, even if it was just started. Use the option in tests, and in the first program on a new server. If
+// the server has a record of an earlier process, was promoted, or was started with data, acquisitions and [tier.Registry.Err] return an
+// error. The option does not affect later grace periods.
 //
-// Caution: after FLUSHALL the record is deleted, and the package cannot check the declaration.
+// Caution: FLUSHALL deletes the record of earlier processes. After FLUSHALL the package cannot check that the server is new.
 func WithNewServer() tier.RegistryOption {
 	return option{set: func(o *options) { o.newServer = true }}
 }

@@ -20,11 +20,11 @@ func checkKey(path string) error {
 	case strings.ContainsAny(path, "{}") && !hasTag(path):
 		return errors.New("braces that are no hash tag")
 	case strings.HasPrefix(path, records):
-		return errors.New("a key in which this package keeps what it knows of primaries")
+		return errors.New("a key in which this package records the primaries")
 	case strings.HasSuffix(path, ofPermits) || slices.ContainsFunc(ownKeys, func(key string) bool { return strings.HasSuffix(path, key) }):
 		return errors.New("a key in which this package keeps the state of another lock")
 	case path[0] == '{' && path[len(path)-1] == '}':
-		return errors.New("nothing but a hash tag, which would have the queue of the lock without the braces")
+		return errors.New("only a hash tag: a lock with this path would share its queue with the lock whose path lacks the braces")
 	}
 	return nil
 }

@@ -69,9 +69,9 @@ func (s *store) meet(ctx context.Context, words []string) error {
 	until := time.Duration(0)
 	if left := time.Duration(answer) * time.Microsecond; left > 0 {
 		until = s.tier.Now() + left
-		reason := "the server started less than a lease ago"
+		reason := "the server was started less than a lease ago"
 		if inherits(words) {
-			reason = "the server was started or promoted, and first used less than a lease ago"
+			reason = "the server was started or promoted, and processes have used it for less than a lease"
 		}
 		s.tier.InGracePeriod(left, sent, reason)
 	}
@@ -108,8 +108,8 @@ func (s *store) forgetSome(ctx context.Context) {
 
 // errNoIdentity means that the server does not show its replication ID. A new primary could then not be told apart from the one before, and
 // the loss of grants would go unnoticed.
-var errNoIdentity = errors.New("the server, or a proxy before it, hides master_replid and master_replid2 of INFO replication, which tell " +
-	"a primary that took over; redislock cannot work there")
+var errNoIdentity = errors.New("the server, or a proxy before it, hides master_replid and master_replid2 of INFO replication; " +
+	"redislock needs them to recognize a new primary, and refuses this server")
 
 func identified(err error) error {
 	if redis.HasErrorPrefix(err, "NOREPLID") {
@@ -119,8 +119,8 @@ func identified(err error) error {
 }
 
 // errUsed means that the program uses WithNewServer, although locks on the server have been used before.
-var errUsed = errors.New("WithNewServer: the server has a record of locks before this process, or was promoted, or has the " +
-	"data of another; leave the option out")
+var errUsed = errors.New("WithNewServer: a process has used locks on this server before, or the server was promoted, or it has the " +
+	"data of another server; leave the option out")
 
 // declares reports whether this process still has to record that the primaries are new, as the program has declared with WithNewServer.
 // That is recorded only once, because it would not be true for a later primary.

@@ -17,8 +17,8 @@ import (
 //
 // Close the registry before the client. If the client is closed first, all locks are lost at once.
 //
-// Caution: after a start or a failover of Redis no new lock is granted for one lease TTL, 15 s by default. With min-replicas-to-write this
-// takes longer, by min-replicas-max-lag and 2 s. Locks that the new primary knows stay held. All other locks are lost. Without
+// Caution: after a start or a failover, Redis grants no new lock for one lease TTL, 15 s by default. With min-replicas-to-write this time
+// is longer, by min-replicas-max-lag and 2 s. Locks that the new primary knows stay held. All other locks are lost. Without
 // min-replicas-to-write, two processes can hold the same lock after a failover. "Failover" in the documentation of this package has the
 // details. In tests, use [WithNewServer].
 func New(ctx context.Context, client redis.UniversalClient, opts ...tier.RegistryOption) (*tier.Registry, error) {
@@ -43,7 +43,7 @@ func checkClient(client redis.UniversalClient) error {
 	single, _ := client.(*redis.Client)
 	cluster, _ := client.(*redis.ClusterClient)
 	if single == nil && cluster == nil {
-		return fmt.Errorf("redislock: nil client, or one of type %T; want a *redis.Client or a *redis.ClusterClient", client)
+		return fmt.Errorf("redislock: the client is nil or of type %T; want a *redis.Client or a *redis.ClusterClient", client)
 	}
 	return nil
 }

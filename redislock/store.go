@@ -47,7 +47,9 @@ func open(client redis.UniversalClient, o options) *store {
 	s := &store{client: client, options: o, where: endpoint(client), name: rand.Text(), self: second.Describe(o.Label)}
 	s.tier = queue.New(queue.Config{
 		Package: "redislock", Store: "Redis", Settings: o.Settings, OwnTTL: true, Paths: checkKey, Evicts: s.mayEvict,
-		Lost: func(r queue.Ref) string { return "the key " + at(r) + " was deleted or overwritten, or its queue was" },
+		Lost: func(r queue.Ref) string {
+			return "the key " + at(r) + " was deleted or overwritten, or the queue of this key was"
+		},
 	}, s)
 	if single, ok := client.(*redis.Client); ok {
 		s.client = single.WithTimeout(s.tier.Patience()) // otherwise a request could continue long after its context has ended
@@ -109,7 +111,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	case c.Op == queue.List:
 		a.Queue, err = s.list(words)
 	case c.Op == queue.Ask && len(words) == 1:
-		err = fmt.Errorf("the key belongs to another library, which does not read requests: %w", errors.ErrUnsupported)
+		err = fmt.Errorf("the key belongs to another library, which does not read requests to release: %w", errors.ErrUnsupported)
 		return queue.Answer{Outcome: queue.Denied, Err: err}
 	case slices.Equal(words, []string{"gone"}):
 		return queue.Answer{Outcome: queue.Gone}
@@ -126,7 +128,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 		return queue.Answer{Outcome: queue.Denied, Err: errors.ErrUnsupported}
 	case len(words) == 2 && words[0] == "permits":
 		permits, _ := strconv.Atoi(words[1])
-		err = fmt.Errorf("%w: there are %d, not %d", second.ErrTooManyPermits, permits, c.Permits)
+		err = fmt.Errorf("%w: the number in the store is %d, not %d", second.ErrTooManyPermits, permits, c.Permits)
 		return queue.Answer{Outcome: queue.Denied, Permits: permits, Err: err}
 	default:
 		a.View, err = view(c.ID, words)
@@ -166,7 +168,7 @@ func (s *store) beat(all []queue.Ref) (a queue.Answer) {
 		case a.Outcome != queue.Done:
 			return a
 		case silent:
-			return queue.Answer{Outcome: queue.Expired, Err: errors.New("no renewal for a whole lease TTL")}
+			return queue.Answer{Outcome: queue.Expired, Err: errors.New("the session was not renewed for a whole lease TTL")}
 		}
 	}
 	for some := range slices.Chunk(all, most) {

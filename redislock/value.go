@@ -62,7 +62,8 @@ func (s *store) valued(c queue.Command) []any {
 		s.warned.Do(func() {
 			line := "redislock: the server may evict values of locks; set maxmemory-policy to noeviction or volatile-lru"
 			if policy == unread {
-				line = "redislock: the server does not show its maxmemory-policy; a policy that begins with allkeys may evict values of locks"
+				line = "redislock: the server does not show its maxmemory-policy; " +
+					"if the policy begins with allkeys, the server may evict values of locks"
 			}
 			s.tier.Logger().Warn(line, "path", c.Path, "policy", policy)
 		})
