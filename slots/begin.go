@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// ErrDone means that no slot is due: the newest slot that has come was begun before, in this process or in another.
+// ErrDone means that no slot is due: the newest slot whose time has come was begun before, in this process or in another one.
 var ErrDone = errors.New("the slot was begun before")
 
 // A Run is a slot that [Job.Begin] has begun.
@@ -20,25 +20,26 @@ type Run struct {
 	started time.Time
 }
 
-// Begin is for a scheduler that has its own loop. Call Begin when the scheduler starts a run, in each process. In one of them Begin returns
-// a run; do the work of the slot there, and then call [Run.End]. The slot is the newest one of the schedule that is not after now. Pass
-// time.Now(), or the time for which the scheduler planned the run. Begin and [Job.Run] share the ledger, so that one process can use Begin,
-// and another process Run.
+// Begin begins a slot in one of many processes. It is for a scheduler that has its own loop: call Begin in each process when the scheduler
+// starts a run. In one process Begin returns a run. Do the work of the slot in this process, and then call [Run.End]. As now, pass
+// time.Now(), or the time for which the scheduler planned the run. The slot is the newest slot of the schedule that is not after now. Begin
+// and [Job.Run] use the same ledger: one process can use Begin, and another process Run.
 //
-// The error wraps [ErrDone] if the slot was begun before. It wraps [tier.ErrLocked] if the lock is taken: another process is beginning
-// this slot, or an earlier slot is still running. After any other error the slot may not run in any process. Examples of such errors are
-// those of [tier.Mutex.TryAcquire], [tier.Mutex.Load] and [tier.Hold.Save], and an error that wraps [ErrNoSlot]. After every error this
-// process does not have the lock.
+// The error wraps [ErrDone] if the slot was begun before. The error wraps [tier.ErrLocked] if the lock is taken: another process is
+// beginning this slot, or an earlier slot is still running. After any other error it is possible that the slot runs in no process. Examples
+// of such errors are those of [tier.Mutex.TryAcquire], [tier.Mutex.Load] and [tier.Hold.Save], and an error that wraps [ErrNoSlot]. After
+// every error this process does not have the lock.
 //
-// Begin repeats and catches up nothing. It reports slots that were missed, or whose process crashed, as [Skipped] when it begins a later
-// slot. [AfterCrash], [AfterError] and [CatchUp] have no effect on it.
+// Begin never repeats a slot, and never catches up a missed slot. When Begin begins a later slot, it reports earlier slots that were missed
+// or crashed as [Skipped]. [AfterCrash], [AfterError] and [CatchUp] have no effect on Begin.
 //
 // Begin does not wait for the lock. It waits for the store until ctx ends, but not longer than ten seconds; the error then wraps
-// [tier.ErrUnavailable]. Use a mutex without [tier.WithLinger], because a lock that lingers is taken for other processes.
+// [tier.ErrUnavailable]. Use a mutex without [tier.WithLinger]: while a process keeps the idle lock, other processes get [tier.ErrLocked].
 //
-// A Begin that gets no run costs one request if the slot was begun, and two if the lock is taken. In the rare case that another process
-// begins and ends the slot between the two, Begin costs four. A run costs six requests with its End. On ZooKeeper these numbers are about
-// twice as high, because [tier.Mutex.Load] there sends a write before the read.
+// If the slot was begun before, Begin sends one request. If the lock is taken, Begin sends two requests: a read of the ledger, and an
+// attempt to get the lock. In rare cases another process begins and ends the slot between these two requests; Begin then sends four. Begin
+// and End of a run together send six requests. On ZooKeeper these numbers are about twice as high, because [tier.Mutex.Load] sends a write
+// before the read there.
 func (j *Job) Begin(ctx context.Context, now time.Time) (run *Run, err error) {
 	called := time.Now()
 	ctx, now = tier.WithoutHold(ctx), now.UTC().Round(0) // without the caller's hold: each run acquires the lock for itself
@@ -130,11 +131,11 @@ func (r *Run) Context() context.Context { return r.tenure.ctx }
 func (r *Run) Slot() Slot { return r.slot }
 
 // End writes the outcome of the slot into the ledger, and releases the lock. Pass the error of the work, or nil; End returns it. If the
-// lock was lost before, or the outcome could not be written, the error of End also says so, and the slot counts as crashed. A second End
+// lock was lost before, or End could not write the outcome, the error of End also says so, and the slot counts as crashed. A second End
 // returns [tier.ErrReleased].
 //
-// Call End once, also if the work panics; otherwise the lock stays taken, and no further slot runs. End may be called after the ctx of
-// [Job.Begin] has ended. It takes two requests, and waits for their answers until the lock is lost.
+// Call End once, also if the work panics. Without End the lock stays taken, and no further slot runs in any process. End may be called
+// after the ctx of [Job.Begin] has ended. End sends two requests, and waits for their answers until the lock is lost.
 func (r *Run) End(err error) error {
 	hold := r.tenure.hold
 	if err := hold.Err(); errors.Is(err, tier.ErrReleased) {

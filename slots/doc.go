@@ -6,10 +6,10 @@
 //	})
 //
 // Call Run in every process. The process that gets the lock keeps it and runs all slots. The other processes wait to take over. A ledger
-// beside the lock (see [tier.Hold.Save]) says which slot was begun last, and how it ended. Therefore a slot runs at most once, unless you
-// choose otherwise (see below). This is true even if the job is very short, if the clocks of the processes differ, or if a process dies.
-// Caution: the ledger is the value of the lock. Do not save another value there. Run returns an error on a Redis server whose
-// maxmemory-policy may evict the ledger, if the server shows this policy.
+// beside the lock (see [tier.Hold.Save]) records which slot was begun last, and how this slot ended. Therefore a slot runs at most once,
+// unless you choose one of the options below. This is true even if the job is very short, if the clocks of the processes differ, or if a
+// process dies. Caution: the ledger is the value of the lock. Do not save another value there. On Redis, a maxmemory-policy may allow the
+// server to evict the ledger. If the server shows such a policy, Run returns an error.
 //
 // # What is promised
 //
@@ -17,12 +17,12 @@
 // run, the slot is skipped by default. A run that loses the lock counts as crashed. A run that returns an error after ctx has ended also
 // counts as crashed.
 //
-// Slots start by the clock of the process that has the lock. The next process may have a clock that is behind. It then does not run the
-// same slots again, and its next slot starts later by the difference. Of the slots that were missed, only the newest runs; [CatchUp]
-// changes this number.
+// Slots start by the clock of the process that has the lock. If the next process to get the lock has a clock that is behind, it does not
+// run the same slots again. Its next slot starts later by the difference of the clocks. Of the slots that were missed, only the newest
+// runs; [CatchUp] changes this number.
 //
-// The lock protects a run as any lock does: if a process is paused, it may continue to work after another process has taken over. If a late
-// write does harm, use [Slot.Token] or guarded writes.
+// Caution: if a process is paused, it may continue to work after another process has taken over. If a late write does harm, use
+// [Slot.Token] or guarded writes.
 //
 // # Schedules
 //
@@ -33,21 +33,21 @@
 //	…
 //	report := slots.New(mutex, daily.Next)
 //
-// Without CRON_TZ, cron expressions are in UTC. When the clocks change for summer time, the parser of robfig/cron decides. A time that does
-// not exist on a day has no slot on that day. A time that exists twice has two slots.
+// Without CRON_TZ, cron expressions are in UTC. When the clocks change for summer time, the parser of robfig/cron decides: a local time
+// that does not exist on a day has no slot on that day, and a local time that exists twice has two slots.
 //
-// All processes should have the same schedule. During a rollout, the schedule of the process that has the lock is used. It is used from the
-// slot after the last begun slot. If a process finds a ledger of another schedule, it logs a warning.
+// All processes should have the same schedule. During a rollout of a new schedule, the schedule of the process that has the lock applies,
+// from the slot after the last begun slot. If a process finds that the ledger was written with another schedule, it logs a warning.
 //
 // # With another scheduler
 //
 // A scheduler that has its own loop calls [Job.Begin] instead of Run, in each process, when it starts a run. Packages gocronlock and
-// cronlock do this for gocron and robfig/cron. A slot then runs at most once, in the process that comes first, and nothing is caught up. If
-// the clock of a process is ahead, its slots run early, and the other processes find them begun.
+// cronlock do this for gocron and robfig/cron. A slot then runs at most once, in the process that calls Begin first. Missed slots do not
+// run later. If the clock of one process is ahead, this process runs each slot early, and the other processes find that the slot was begun.
 //
 // # What it costs
 //
-// A slot takes two writes: one at its beginning and one at its end. A process that takes over loads the ledger once. A waiting process only
-// has its place in the queue, and sends no requests for slots. With Begin, a slot takes six requests in the process that runs it, and one
-// or two in each other process; on ZooKeeper about twice as many.
+// A slot takes two writes: one at its beginning and one at its end. A process that takes over loads the ledger once. A waiting process
+// keeps its place in the queue of the lock, and sends no requests for slots. With Begin, a slot takes six requests in the process that runs
+// it, and one or two requests in each other process. On ZooKeeper, these numbers are about twice as high.
 package slots

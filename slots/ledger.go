@@ -42,7 +42,7 @@ func lasts(hold *tier.Hold) error {
 	}
 	if c, ok := guard.Grants[0].(*queue.Contender); ok { // ZooKeeper has grants of another type, and evicts nothing
 		if err := c.MayLoseValue(); err != nil {
-			return fmt.Errorf("slots: %s: without its ledger a slot would run twice: %w", hold.Path(), err)
+			return fmt.Errorf("slots: %s: if the server evicts the ledger, a slot runs twice: %w", hold.Path(), err)
 		}
 	}
 	return nil
@@ -58,8 +58,9 @@ func load(ctx context.Context, m *tier.Mutex) (l ledger, found bool, err error) 
 		return l, false, err
 	}
 	if json.Unmarshal(v.Data, &l) != nil || l.Format != format {
-		return l, false, fmt.Errorf("slots: the value beside %s is not a ledger that begins with %q; another program or version of slots has "+
-			"saved it: use another path, or remove it with Hold.Forget", m.Path(), format)
+		return l, false, fmt.Errorf("slots: the value beside the lock %s is not a ledger that begins with %q; "+
+			"another program, or another version of slots, has saved this value: use another path, or remove the value with Hold.Forget",
+			m.Path(), format)
 	}
 	return l, true, nil
 }

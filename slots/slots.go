@@ -40,7 +40,7 @@ type Slot struct {
 	Token   int64         // the fencing token of the lock
 }
 
-// A Policy says what happens to a slot if the process crashed during its run.
+// A Policy says what happens to a slot if the process crashes during the run of the slot.
 type Policy int
 
 // The policies for [AfterCrash].
@@ -49,35 +49,36 @@ const (
 	Retry               // the next process runs it again
 )
 
-// All is an argument of [CatchUp]: all slots that were missed run.
+// All is an argument of [CatchUp]: with All, every missed slot runs.
 const All = math.MaxInt
 
 // An Option is an option of [New].
 type Option func(*Job)
 
-// AfterCrash says whether a slot that was begun, but not ended, runs again. The default is [Skip]: a slot runs at most once. With [Retry],
-// a job that crashes its process may crash it again and again, so look at [Slot.Attempt].
+// AfterCrash decides whether a slot runs again if it was begun but did not end. The default is [Skip]: a slot runs at most once. Caution:
+// with [Retry], a job that crashes its process is run again, and may crash one process after another. Let the job check [Slot.Attempt].
 func AfterCrash(p Policy) Option { return func(j *Job) { j.afterCrash = p } }
 
-// AfterError runs a slot whose run returned an error again, retries times at most. The first pause is backoff, and each further one twice
-// the one before. A slot that comes due during a pause waits for its end. By default a failed slot does not run again.
+// AfterError runs a slot again if its run returned an error. The parameter retries is the maximum number of further runs. The pause before
+// the first further run is backoff, and each later pause is twice as long as the pause before it. If another slot comes due during a pause,
+// it waits until this slot has ended. By default a failed slot does not run again.
 func AfterError(retries int, backoff time.Duration) Option {
 	return func(j *Job) { j.retries, j.backoff = retries, backoff }
 }
 
-// CatchUp says how many missed slots run. A slot is missed if it comes due while no process runs, or while the run of an earlier slot takes
-// longer than the interval. The newest n of the missed slots run, the oldest of these first. The default is 1. With 0 no missed slot runs,
-// and with [All] every missed slot runs.
+// CatchUp sets how many missed slots run. A slot is missed if it comes due while no process runs, or while the run of an earlier slot takes
+// longer than the interval. The newest n of the missed slots run, in the order of their times. The default is 1. With 0 no missed slot
+// runs, and with [All] every missed slot runs.
 func CatchUp(n int) Option { return func(j *Job) { j.catchUp = n } }
 
-// OnSlot calls f for each [Event], in the goroutine of Run. If f blocks, it delays the slots. For metrics, use the method SlotEvent of
-// tierprom or tierotel as f.
+// OnSlot sets a function f that Run and Begin call for each [Event]. If f blocks, it delays the slots. For metrics, use the method
+// SlotEvent of tierprom or tierotel as f.
 func OnSlot(f func(Event)) Option { return func(j *Job) { j.onSlot = f } }
 
 // A Kind is a kind of [Event].
 type Kind string
 
-// These are the kinds of events.
+// These constants are the kinds of an [Event].
 const (
 	Started  Kind = "started"   // a run of the slot begins
 	Retried  Kind = "retried"   // the slot begins again after a crash or an error
@@ -138,8 +139,8 @@ var errMoved = errors.New("the lock goes to another process")
 // missing permission, a closed registry, and a Redis server that may evict the ledger. If f panics, Run panics, and the slot counts as
 // crashed.
 //
-// The context of f carries the hold ([tier.HoldFrom]). It ends when ctx ends or when the lock is lost. An error of f does not end Run. If
-// another process asks for the lock, for example through "tierlock revoke", Run gives it the lock between two slots.
+// The context of f carries the hold ([tier.HoldFrom]). This context ends when ctx ends or when the lock is lost. An error of f does not end
+// Run. If another process asks for the lock, for example through "tierlock revoke", Run gives it the lock between two slots.
 func (j *Job) Run(ctx context.Context, f func(ctx context.Context, slot Slot) error) error {
 	for {
 		hold, err := j.mutex.Acquire(ctx)
@@ -221,7 +222,7 @@ func (t *tenure) load() (found bool, err error) {
 	}
 	next, err := t.after(t.ledger.Slot)
 	if err == nil && !next.Equal(t.ledger.Next) {
-		slog.Warn("slots: another process had another schedule; this one counts from the next slot on",
+		slog.Warn("slots: another process has used another schedule; the schedule of this process applies from the next slot on",
 			"path", t.mutex.Path(), "last", t.ledger.Slot, "next", next, "before", t.ledger.Next)
 	}
 	return true, nil
