@@ -37,8 +37,8 @@ type option func(*Storage)
 
 func (o option) apply(to *Storage) { o(to) }
 
-// WithLogger sets the logger for warnings about locks that are lost before Unlock. The default is [slog.Default]. Caution: CertMagic
-// cannot be interrupted. After the loss of a lock it continues, and another process may do the same work.
+// WithLogger sets the logger for warnings about locks that are lost before Unlock. The default is [slog.Default]. Caution: CertMagic cannot
+// be interrupted. Therefore it continues after the loss of a lock, and another process may do the same work.
 func WithLogger(log *slog.Logger) Option { return option(func(s *Storage) { s.log = log }) }
 
 // New returns a storage that keeps its data in storage, and has a lock below dir for each name. New does not use the locks of storage.

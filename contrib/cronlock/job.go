@@ -24,10 +24,11 @@ type option func(*slot.Rule)
 
 func (o option) apply(to *slot.Rule) { o(to) }
 
-// AtLeast is for [Job] and [Locked]; it has no effect on [Add]. It holds the lock of each run for at least d after the acquisition, even if
-// the run is shorter. A process whose clock is late then finds the lock taken, and does not run the slot again. Choose d longer than the
-// clocks differ, and short enough that the lock is free before the next slot. The default is 0. Caution: AtLeast does not protect if the
-// clocks differ by more than d, or if the process dies before d has passed.
+// AtLeast sets a minimum time for which a run holds the lock. It is for [Job] and [Locked], and has no effect on [Add]. AtLeast holds the
+// lock of each run for at least d after the acquisition, even if the run is shorter. A process whose clock is late then finds the lock
+// taken, and does not run the slot again. Choose d longer than the difference of the clocks, and short enough that the lock is free before
+// the next slot. The default is 0. Caution: AtLeast does not protect if the clocks differ by more than d, or if the process dies before d
+// has passed.
 //
 // The lock is released in the background. To end the process, call [tier.Registry.Shutdown], which waits for this release.
 // [tier.Registry.Close] releases all locks at once.
@@ -43,22 +44,24 @@ func WithWait(d time.Duration) Option { return option(func(r *slot.Rule) { r.Wai
 // DEBUG.
 func WithLogger(log *slog.Logger) Option { return option(func(r *slot.Rule) { r.Log = log }) }
 
-// OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if
-// this process runs the slot. If this process does not run the slot, err says why. It wraps [tier.ErrLocked] if another process holds the
-// lock, and [slots.ErrDone] if the slot was begun before. Use the Slot method of tierprom or tierotel as f.
+// OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if this
+// process runs the slot. If this process does not run the slot, err says why. The error err wraps [tier.ErrLocked] if another process holds
+// the lock, and [slots.ErrDone] if the slot was begun before. Use the Slot method of tierprom or tierotel as f.
 func OnSlot(f func(path string, err error)) Option {
 	return option(func(r *slot.Rule) { r.OnSlot = f })
 }
 
-// Add adds a job to c that calls f once per slot, in all processes together. A ledger beside the lock of mutex says which slots were begun;
-// see package slots. Therefore the clocks of the processes may differ, the job may be very short, and a process may die. The context of f
-// carries the hold, for [tier.HoldFrom], and ends if the lock is lost. The error is that of [cron.Cron.AddJob], for a spec that is wrong.
+// Add adds a job to c that calls f once per slot, in all processes together. A ledger beside the lock of mutex records which slots were
+// begun; see package slots. Therefore a slot does not run twice, even if the clocks of the processes differ, the job is very short, or a
+// process dies. The context of f carries the hold, for [tier.HoldFrom], and ends if the lock is lost. If the spec is wrong, Add returns the
+// error of [cron.Cron.AddJob].
 //
-// All processes have to use the same spec and time zone. A run belongs to the newest slot of the spec that has come by the clock of its
-// process. With "@every 10s" each process has times of its own; the first process that comes in an interval of 10 s runs the job.
+// All processes have to use the same spec and time zone. Each run belongs to the newest slot of the spec whose time has come by the clock
+// of the process. With "@every 10s", each process counts its intervals from its own start; the process whose run comes first in an interval
+// of 10 s runs the job.
 //
-// A slot whose process dies, or whose f panics, does not run again. If f is still running at the next slot, that slot is skipped. Do not
-// let the lock of mutex linger ([tier.WithLinger]), because for other processes a lingering lock is taken.
+// If the process dies during a slot, or f panics, the slot does not run again. If f is still running at the next slot, that slot is
+// skipped. Do not use [tier.WithLinger] for mutex, because other processes would find the idle lock taken.
 func Add(c *cron.Cron, spec string, mutex *tier.Mutex, f func(ctx context.Context), opts ...Option) (cron.EntryID, error) {
 	var schedule slots.Schedule
 	known := make(chan struct{}) // closed when schedule is set; c may run the job earlier

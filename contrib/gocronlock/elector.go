@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An Elector is a [gocron.Elector]. Of all schedulers whose elector has the same path, only one runs the jobs.
+// An Elector is a [gocron.Elector]. If several schedulers have electors with the same path, only one of these schedulers runs its jobs.
 type Elector struct {
 	election *election.Election
 	path     string
@@ -32,10 +32,10 @@ type Elector struct {
 // NewElector campaigns in the election at path until [Elector.Close], and returns at once. While this process does not lead, it runs no
 // jobs.
 //
-// With [AtLeast] the process keeps the leadership for at least d after the start of its last run. Therefore a next leader whose clock is
+// With AtLeast(d), the process keeps the leadership for at least d after the start of its last run. Therefore a next leader whose clock is
 // late does not run the same slot again. [WithWait] has no effect. The logger of [WithLogger] gets a line at the start of each term, and a
-// warning when leadership is lost or the campaign ends. The callback of [OnSlot] gets the path of the election, and
-// [election.ErrNotLeader] instead of tier.ErrLocked.
+// warning when leadership is lost or the campaign ends. The callback of [OnSlot] gets the path of the election, and [election.ErrNotLeader]
+// instead of tier.ErrLocked.
 func NewElector(locks *tier.Registry, path string, opts ...Option) *Elector {
 	e := &Elector{election: election.New(locks, path), path: path, ended: make(chan struct{})}
 	for _, opt := range opts {

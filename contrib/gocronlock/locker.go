@@ -34,17 +34,17 @@ type option func(*settings)
 
 func (o option) apply(to *settings) { o(to) }
 
-// WithSchedule makes each slot of the job with the given name run once, in all processes together. A ledger beside the lock says which
-// slots were begun; see package slots. Therefore the clocks of the processes may differ, the job may be very short, and a process may die.
-// A run belongs to the newest slot of the schedule that has come by the clock of its process. Lock returns an error that wraps
-// [slots.ErrDone] if that slot was begun before.
+// WithSchedule makes each slot of the job with the given name run once, in all processes together. A ledger beside the lock records which
+// slots were begun; see package slots. Therefore a slot does not run twice, even if the clocks of the processes differ, the job is very
+// short, or a process dies. Each run belongs to the newest slot of the schedule whose time has come by the clock of the process. Lock
+// returns an error that wraps [slots.ErrDone] if that slot was begun before.
 //
-// All processes have to give the job the same schedule: that of its definition in gocron, such as the method Next of a schedule of
-// robfig/cron. Caution: a cron expression without CRON_TZ is in UTC here, and in the zone of the scheduler in gocron. Use the same zone in
-// both. For a [gocron.DurationJob], use [slots.Every] with the same interval: one process then runs the job in each interval.
+// All processes have to pass the same schedule, and it has to be the schedule of the job in gocron. For example, pass the method Next of a
+// schedule of robfig/cron. Caution: a cron expression without CRON_TZ is in UTC here, and in the zone of the scheduler in gocron. Use the
+// same zone in both. For a [gocron.DurationJob], use [slots.Every] with the same interval: one process then runs the job in each interval.
 //
-// A slot whose process dies, or that fails, does not run again. [AtLeast] and [WithWait] have no effect on the job. The [Elector] ignores
-// the schedule.
+// If a slot fails, or its process dies, the slot does not run again. [AtLeast] and [WithWait] have no effect on the job. The [Elector]
+// ignores the schedule.
 func WithSchedule(name string, schedule slots.Schedule) Option {
 	return option(func(s *settings) {
 		if s.schedules == nil {
@@ -54,10 +54,11 @@ func WithSchedule(name string, schedule slots.Schedule) Option {
 	})
 }
 
-// AtLeast is for jobs without [WithSchedule], and for the [Elector]. It holds the lock of each run for at least d after the acquisition,
-// even if the run is shorter. A scheduler whose clock is late then finds the lock taken, and does not run the slot again. Choose d longer
-// than the clocks differ, and short enough that the lock is free before the next slot. The default is 0. Caution: AtLeast does not protect
-// if the clocks differ by more than d, or if the process dies before d has passed.
+// AtLeast sets a minimum time for which a run holds the lock. It is for jobs without [WithSchedule], and for the [Elector]. AtLeast holds
+// the lock of each run for at least d after the acquisition, even if the run is shorter. A scheduler whose clock is late then finds the
+// lock taken, and does not run the slot again. Choose d longer than the difference of the clocks, and short enough that the lock is free
+// before the next slot. The default is 0. Caution: AtLeast does not protect if the clocks differ by more than d, or if the process dies
+// before d has passed.
 //
 // The lock is released in the background, so no worker waits for the release. To end the process, call [tier.Registry.Shutdown], which
 // waits for this release. [tier.Registry.Close] releases all locks at once.
@@ -73,9 +74,9 @@ func WithWait(d time.Duration) Option { return option(func(s *settings) { s.Wait
 // skipped because the lock is taken, or because the slot was begun before, a line is logged at level DEBUG.
 func WithLogger(log *slog.Logger) Option { return option(func(s *settings) { s.Log = log }) }
 
-// OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if
-// this process runs the slot. If this process does not run the slot, err says why. It wraps [tier.ErrLocked] if another process holds the
-// lock, and [slots.ErrDone] if the slot was begun before. Use the Slot method of tierprom or tierotel as f.
+// OnSlot registers a callback f for slots, the scheduled times of a job. f is called at each slot before the run begins. err is nil if this
+// process runs the slot. If this process does not run the slot, err says why. The error err wraps [tier.ErrLocked] if another process holds
+// the lock, and [slots.ErrDone] if the slot was begun before. Use the Slot method of tierprom or tierotel as f.
 func OnSlot(f func(path string, err error)) Option {
 	return option(func(s *settings) { s.OnSlot = f })
 }
@@ -89,8 +90,8 @@ type Locker struct {
 
 // NewLocker returns a locker with one lock per job name. The path of a lock is [tier.Name] of dir and the job name. Caution: jobs with the
 // same name exclude each other. By default gocron uses the name of the function, so give each job its own name. Give each job a schedule
-// with [WithSchedule]. Without it, use jobs with times of day: the slots of [gocron.DurationJob] count from the start of the process, and
-// therefore differ between processes.
+// with [WithSchedule]. Without a schedule, use jobs with times of day: the slots of a [gocron.DurationJob] count from the start of the
+// process, and therefore differ between processes.
 func NewLocker(locks *tier.Registry, dir string, opts ...Option) *Locker {
 	l := &Locker{locks: locks, dir: dir}
 	for _, opt := range opts {
@@ -113,6 +114,6 @@ func (l *Locker) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 
 type lock struct{ *slot.Run }
 
-// Unlock releases the lock. The ledger then says that the slot is done, because gocron does not pass the error of the job. Unlock ignores
-// its context, because gocron passes the context of the job, which has ended when the scheduler is shut down.
+// Unlock releases the lock. The ledger then says that the slot has succeeded, because gocron does not pass the error of the job to Unlock.
+// Unlock ignores its context: gocron passes the context of the job, and this context has ended when the scheduler is shut down.
 func (l lock) Unlock(context.Context) error { return l.End(nil) }

@@ -48,7 +48,7 @@ func (l *Locker) Unlock(context.Context, *sql.DB) error {
 	l.hold = nil
 	l.mu.Unlock()
 	if hold == nil {
-		return errors.New("gooselock: unlocked without a lock")
+		return errors.New("gooselock: Unlock was called without a lock")
 	}
 	return hold.Release()
 }

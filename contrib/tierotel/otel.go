@@ -39,9 +39,9 @@
 //	tierlock.grouped        counter        commands in these requests
 //
 // The metrics from tierlock.held_locks to the end of the list need [Telemetry.Register]. After Register, losses, slots and failures are
-// exported as 0 for each pattern and each cause, outcome or type, so that their first event is an increase. The metrics from the start of
-// the list to tierlock.slot_overdue have the attribute tierlock.path. The value of tierlock.path is one of the patterns of [WithPaths], or
-// "other". Reentrant acquisitions are not counted.
+// exported as 0 for each pattern and each cause, outcome or type. Therefore the first event is visible as an increase. The metrics from the
+// start of the list to tierlock.slot_overdue have the attribute tierlock.path. The value of tierlock.path is one of the patterns of
+// [WithPaths], or "other". Reentrant acquisitions are not counted.
 package tierotel
 
 import (
@@ -97,19 +97,21 @@ func New(opts ...Option) (*Telemetry, error) {
 	buckets := metric.WithExplicitBucketBoundaries(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 300, 3600)
 	var err error
 	t.waits, err = t.meter.Float64Histogram("tierlock.wait.duration", metric.WithUnit("s"), buckets,
-		metric.WithDescription("Completed waits for a lock or permits, by source; failed ones by error.type."))
+		metric.WithDescription("Completed waits for a lock or permits, by source; failed waits by error.type."))
 	failed = append(failed, err)
 	t.holds, err = t.meter.Float64Histogram("tierlock.hold.duration", metric.WithUnit("s"), buckets,
 		metric.WithDescription("Released holds of locks, including lost ones, without reentrant acquisitions."))
 	failed = append(failed, err)
 	t.losses, err = t.meter.Int64Counter("tierlock.losses", metric.WithUnit("{hold}"),
-		metric.WithDescription("Lost holds of locks, and lost permits of one call, counted once each, as soon as the loss is known."))
+		metric.WithDescription("Lost holds of locks, and losses of permits (one for each Acquire), "+
+			"counted as soon as this process knows of the loss."))
 	failed = append(failed, err)
 	t.failures, err = t.meter.Int64Counter("tierlock.failures", metric.WithUnit("{acquisition}"),
-		metric.WithDescription("Acquisitions that ended without the lock; without TryAcquire."))
+		metric.WithDescription("Acquisitions that ended without the lock; calls of TryAcquire are not counted."))
 	failed = append(failed, err)
 	t.slots, err = t.meter.Int64Counter("tierlock.slots", metric.WithUnit("{slot}"), metric.WithDescription(
-		"Slots of scheduled jobs: run here, skipped because another process runs them, failed for another reason, or missed by all."))
+		"Slots of scheduled jobs by outcome: run by this process, skipped because another process runs the slot, "+
+			"failed for another reason, or missed by all processes."))
 	failed = append(failed, err)
 	t.permits, err = t.meter.Int64UpDownCounter("tierlock.permits", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits of semaphores that this process holds now."))
@@ -150,25 +152,27 @@ func (t *Telemetry) Register(locks *tier.Registry) (metric.Registration, error) 
 	turns, err3 := t.meter.Int64ObservableCounter("tierlock.acquisitions", metric.WithUnit("{acquisition}"),
 		metric.WithDescription("Acquired locks by source, without reentrant acquisitions."))
 	up, err4 := t.meter.Int64ObservableGauge("tierlock.connected", metric.WithUnit("1"),
-		metric.WithDescription("Whether there is a connection to the store."))
+		metric.WithDescription("1 while this process has a connection to the store, else 0."))
 	here, err6 := t.meter.Int64ObservableGauge("tierlock.held_locks", metric.WithUnit("{lock}"),
-		metric.WithDescription("Locks of these paths that this process holds now; for an election, whether it leads."))
+		metric.WithDescription("Locks with this path pattern that this process holds now; for an election, 1 if this process leads."))
 	oldestHold, err7 := t.meter.Float64ObservableGauge("tierlock.oldest_hold", metric.WithUnit("s"),
-		metric.WithDescription("Age of the oldest present hold of these paths in this process; 0 without one."))
+		metric.WithDescription("Age of the oldest present hold with this path pattern in this process; 0 if there is no hold."))
 	oldestWait, err8 := t.meter.Float64ObservableGauge("tierlock.oldest_wait", metric.WithUnit("s"),
-		metric.WithDescription("Age of the oldest present wait in this process; 0 if no wait has lasted for a second."))
+		metric.WithDescription("Age of the oldest present wait with this path pattern in this process; 0 if no wait has lasted for a second."))
 	overdue, err14 := t.meter.Float64ObservableGauge("tierlock.slot_overdue", metric.WithUnit("s"),
-		metric.WithDescription("Time for which the next slot has been due while a slot still runs in this process; 0 if none is late."))
+		metric.WithDescription("Time for which the next slot has been due while the slot before it still runs in this process; "+
+			"0 if no slot is late."))
 	nothing, err9 := t.meter.Int64ObservableGauge("tierlock.grace_period", metric.WithUnit("1"),
 		metric.WithDescription("1 during a grace period, in which the store grants no lock, else 0."))
 	given, err10 := t.meter.Int64ObservableCounter("tierlock.give_ups", metric.WithUnit("{release}"),
 		metric.WithDescription("Releases that gave a lock back to the store."))
 	giving, err11 := t.meter.Float64ObservableCounter("tierlock.give_up.time", metric.WithUnit("s"),
-		metric.WithDescription("Time from releases that gave a lock back to their answers; divided by give_ups, the time of a transfer."))
+		metric.WithDescription("Sum of the durations of releases that gave a lock back to the store; "+
+			"divided by give_ups, the duration of a transfer."))
 	groups, err12 := t.meter.Int64ObservableCounter("tierlock.groups", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that combined commands about several locks."))
 	grouped, err13 := t.meter.Int64ObservableCounter("tierlock.grouped", metric.WithUnit("{command}"),
-		metric.WithDescription("Commands in requests that combined several."))
+		metric.WithDescription("Commands about locks in requests that combined several of these commands."))
 	if err := errors.Join(err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12, err13, err14); err != nil {
 		return nil, err
 	}

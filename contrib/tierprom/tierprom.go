@@ -13,7 +13,7 @@
 // These are the metrics. Metrics whose names end in _seconds are histograms.
 //
 //	tierlock_wait_seconds{path,from}    completed waits; from is found (uncontended), hand-over (from another process), hand-off (from
-//	                                    another goroutine of this process), resumption (idle and kept here), join (with other
+//	                                    another goroutine of this process), resumption (this process kept the idle lock), join (with other
 //	                                    readers), permits (of a semaphore), or failed
 //	tierlock_hold_seconds{path}         completed holds
 //	tierlock_long_waits_total{path}     waits that took longer than a second
@@ -121,37 +121,42 @@ func New(opts ...Option) (*Metrics, error) {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	m.wait = histogram("tierlock_wait_seconds",
-		"Completed waits for a lock or permits, by source; failed are waits without the lock. Uncontended acquisitions are included.",
+		"Completed waits for a lock or permits, by source; the source failed counts waits that ended without the lock. "+
+			"Uncontended acquisitions are included.",
 		"path", "from")
 	m.hold = histogram("tierlock_hold_seconds", "Released holds of locks, including lost ones, without reentrant acquisitions.", "path")
-	m.long = counter("tierlock_long_waits_total", "Waits of more than a second, counted after that second.", "path")
+	m.long = counter("tierlock_long_waits_total", "Waits of more than a second, counted when they have lasted for a second.", "path")
 	m.losses = counter("tierlock_losses_total",
-		"Lost holds of locks, and lost permits of one call, counted once each, as soon as the loss is known.", "path", "cause")
+		"Lost holds of locks, and losses of permits (one for each Acquire), counted as soon as this process knows of the loss.", "path", "cause")
 	m.slots = counter("tierlock_slots_total",
-		"Slots of scheduled jobs: run here, skipped because another process runs them, failed for another reason, or missed by all.",
+		"Slots of scheduled jobs by outcome: run by this process, skipped because another process runs the slot, "+
+			"failed for another reason, or missed by all processes.",
 		"path", "outcome")
 	m.permits = gauge("tierlock_permits", "Permits of semaphores that this process holds now.", "path")
 	m.connected = gauge("tierlock_connected", "1 while this process has a connection and a session, else 0.")
 	m.expired = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tierlock_sessions_expired_total", Help: "Sessions of this process that the store has ended; each lost all locks of the process.",
+		Name: "tierlock_sessions_expired_total", Help: "Sessions of this process that the store has ended; " +
+			"with each session, the process lost all its locks.",
 	})
 	m.holds = desc("tierlock_holds", "Locks that this process holds now; a lock with several readers counts once.")
 	m.kept = desc("tierlock_lingering", "Idle locks that this process keeps (WithLinger).")
 	m.waiting = desc("tierlock_waiters", "Goroutines of this process that wait for a lock now.")
 	m.permitWaiting = desc("tierlock_permit_waiters", "Goroutines of this process that wait for permits of a semaphore now.")
 	m.held = desc("tierlock_held_seconds_total", "Time for which locks were held, including present holds; overlapping readers count once.")
-	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits for locks, including present ones.")
+	m.waited = desc("tierlock_waited_seconds_total", "Time of all waits for locks, including present waits.")
 	m.giveUp = desc("tierlock_give_up_seconds",
-		"Time of a transfer: from a release that gives a lock back to the store to its answer.")
+		"Duration of a transfer: from a release that gives a lock back to the store until the store answers.")
 	m.groups = desc("tierlock_groups_total", "Requests that combined commands about several locks.")
-	m.grouped = desc("tierlock_grouped_commands_total", "Commands in requests that combined several.")
-	m.heldNow = desc("tierlock_held_locks", "Locks of these paths that this process holds now; for an election, whether it leads.", "path")
+	m.grouped = desc("tierlock_grouped_commands_total", "Commands about locks in requests that combined several of these commands.")
+	m.heldNow = desc("tierlock_held_locks", "Locks with this path pattern that this process holds now; "+
+		"for an election, 1 if this process leads.", "path")
 	m.oldestHold = desc("tierlock_oldest_hold_seconds",
-		"Age of the oldest present hold of these paths in this process; 0 without one. Without permits.", "path")
+		"Age of the oldest present hold with this path pattern in this process; 0 if there is no hold. Permits are not counted.", "path")
 	m.oldestWait = desc("tierlock_oldest_wait_seconds",
-		"Age of the oldest present wait for a lock or permits in this process; 0 if no wait has lasted for a second.", "path")
+		"Age of the oldest present wait with this path pattern in this process, for a lock or permits; "+
+			"0 if no wait has lasted for a second.", "path")
 	m.overdue = desc("tierlock_slot_overdue_seconds",
-		"Time for which the next slot of these paths has been due while a slot still runs in this process; 0 if none is late.", "path")
+		"Time for which the next slot has been due while the slot before it still runs in this process; 0 if no slot is late.", "path")
 	m.inGracePeriod = desc("tierlock_grace_period", "1 during a grace period, in which a restarted or promoted store grants no lock, else 0.")
 	m.begin()
 	return m, nil

@@ -1,5 +1,5 @@
-// Command nomanifest copies a jar without its manifest. The manifests of Debian's jars have a Class-Path with absolute paths. With such a
-// manifest, a jar that is unpacked in another place loads the jars that are installed at these paths.
+// Command nomanifest copies a jar without its manifest. The manifests of Debian's jars have a Class-Path with absolute paths. Because of
+// these paths, a jar that was unpacked in another place would load the installed jars.
 package main
 
 import (

@@ -96,7 +96,7 @@ func (r Rule) Begin(ctx context.Context, m *tier.Mutex, schedule slots.Schedule)
 	}
 	token := run.Hold.Token()
 	OnLoss(run.Hold, func(err error) {
-		r.log().Warn("lock of a running job lost: another process may run it, too", "path", m.Path(), "token", token, "error", err)
+		r.log().Warn("lock of a running job lost: another process may run the job, too", "path", m.Path(), "token", token, "error", err)
 	})
 	begun = true
 	return run, nil
