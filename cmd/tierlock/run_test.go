@@ -24,13 +24,13 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 		want   string
 	}{
 		{64, commandtest.Under("", "x", stage.Command()...), "it has to begin with /"},
-		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "give one of them"},
+		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "give only one of them"},
 		{64, commandtest.Under("-E 300", "/x", stage.Command()...), "want a number from 0 to 255"},
 		{64, commandtest.Under("-store zk://http://a:1", "/x", stage.Command()...), "no scheme"},
 		{64, append([]string{"run", "/x"}, stage.Command()...), "the command is missing"},
 		{64, []string{"run", "/x", "--"}, "the command is missing"},
 		{64, []string{"run", "--", "true"}, "the PATH of the lock is missing"},
-		{64, commandtest.Under("-tls-cert x", "/x", stage.Command()...), "one is missing"},
+		{64, commandtest.Under("-tls-cert x", "/x", stage.Command()...), "must be given together"},
 		{64, commandtest.Under("-auth-file /nonexistent", "/x", stage.Command()...), "-auth-file"},
 		{69, commandtest.Under("-store zk://no-such-host.invalid:2181 -connect-timeout 4s", "/x", stage.Command()...), "no-such-host.invalid"},
 	} {
@@ -51,8 +51,8 @@ func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
 	inner := append([]string{commandtest.Program}, commandtest.Under("-w 2s", "/nested", "true")...)
 	p := start(t, server.Addr(), commandtest.Under("", "/nested", inner...)...)
 	p.Exits(75)
-	p.Says("/nested: waiting: held by the tierlock run around this one")
-	p.Says("/nested: not acquired within 2s: held by the tierlock run around this one")
+	p.Says("/nested: waiting: held by the tierlock run that started this one")
+	p.Says("/nested: not acquired within 2s: held by the tierlock run that started this one")
 }
 
 // The command inherits the runner's descriptors, such as those of a jobserver of make.

@@ -74,14 +74,14 @@ func (a *Address) split(rest string) error {
 	at := strings.LastIndexByte(servers, '@')
 	a.Servers = rest[at+1:]
 	if strings.Contains(a.Servers, "@") {
-		return errors.New("an @ comes after the servers; write it as %40, and a / in a password as %2F")
+		return errors.New("the URL has an @ after the servers; in a password, write @ as %40, and / as %2F")
 	}
 	if at >= 0 {
 		user, password, found := strings.Cut(rest[:at], ":")
 		name, err := url.PathUnescape(user)
 		secret, other := url.PathUnescape(password)
 		if err != nil || other != nil {
-			return errors.New("a % in the user or the password begins no escape; write it as %25")
+			return errors.New("the user or the password has a % that begins no escape; write this % as %25")
 		}
 		if a.User = url.User(name); found {
 			a.User = url.UserPassword(name, secret)

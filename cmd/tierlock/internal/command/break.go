@@ -25,19 +25,19 @@ func breakSubcommand() *subcommand {
 		name:  "break",
 		usage: "-token N [-yes] PATH",
 		about: "take a lock, or permits, away from their holder",
-		help: `Removes the holder of the lock at PATH from its queue, if its token is still N. Of a semaphore it
-takes away the permits that were taken with token N. A token names one contender, and no other is
-removed. tierlock who shows it.
+		help: `Removes the holder of the lock at PATH from its queue, if its token is still N. If PATH is a
+semaphore, it takes away the permits that were taken with token N. A token belongs to one process in the
+queue, and break never removes another one. tierlock who shows the tokens.
 
   tierlock break /jobs/report -token 8589934601
 
-The next in the queue has the lock, or the permits, at once. The former holder may still be working:
-it hears of this within a third of its session timeout (5 s by default), and a process that is stopped
-hears of nothing. Only a resource that checks tokens is safe from it. Stop the process instead if you
-can.
+The next process in the queue gets the lock, or the permits, at once. The former holder may still be
+working. It learns of the loss within a third of its session timeout (5 s by default). If its process is
+stopped, it learns nothing until it continues. Only resources that check tokens are safe from its late
+writes. If you can, end the process instead.
 
-Break asks on a terminal, and elsewhere wants -yes. It exits with 1 if it removed nothing, because
-the token is not that of a holder or the answer was no.
+On a terminal, break asks before it removes the holder. Without a terminal it needs -yes. It exits with 1
+if it removed nothing, because the token does not belong to a holder, or the answer was no.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -63,10 +63,10 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 		return err
 	}
 	if o.token <= 0 {
-		return usageError("break wants -token N, which tierlock who %s shows", path)
+		return usageError("break needs -token N; tierlock who %s shows the token", path)
 	}
 	if !o.yes && !isTerminal(os.Stdin) {
-		return usageError("break asks before it deletes, and there is no terminal to ask on; give -yes if you are sure")
+		return usageError("break asks before it deletes, but there is no terminal; to delete without a question, give -yes")
 	}
 	locks, err := in.dial(ctx, Options{})
 	if err != nil {
@@ -92,7 +92,7 @@ func (o *breakOptions) run(ctx context.Context, in *invocation) error {
 		case errors.Is(err, tier.ErrReleased): // the contender has released the lock since it was read
 			t = nil
 		case errors.Is(err, tier.ErrUnknown):
-			return in.lookFailure(fmt.Errorf("%w; %s may have been deleted, or may yet be", err, t.what))
+			return in.lookFailure(fmt.Errorf("%w; %s may have been deleted, or may still be deleted", err, t.what))
 		case err != nil:
 			return in.lookFailure(err)
 		}
@@ -140,7 +140,7 @@ func standing(q *inspect.Queue) string {
 	case q.Semaphore != nil:
 		return clean(q.Semaphore.Sum(owner)) + ", " + waiters(len(q.Semaphore.Queue))
 	}
-	return "nobody holds the lock now"
+	return "the lock is free now"
 }
 
 // confirm shows what will be deleted, and asks for confirmation.
@@ -159,7 +159,7 @@ func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, pa
 	q, err := desk.Look(ctx, path)
 	if err != nil {
 		q = &inspect.Queue{} // the present state could not be read, but report still prints what was deleted
-		in.say("who holds the lock now is not known: %s", clean(err.Error()))
+		in.say("it is not known which process holds the lock now: %s", clean(err.Error()))
 	}
 	if in.output == "json" {
 		if err := writeJSON(in.stdout, broken{path, o.token, t != nil, q.Holder()}, "  "); err != nil {
@@ -171,7 +171,7 @@ func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, pa
 	}
 	if in.output == "text" {
 		fmt.Fprintf(in.stdout, "deleted %s of %s\n%s\n", clean(t.what), clean(t.who), standing(q))
-		fmt.Fprintln(in.stdout, "The former holder may still be working until it hears of this, within a third of its session timeout.")
+		fmt.Fprintln(in.stdout, "The former holder may continue to work until it learns of this, within a third of its session timeout.")
 	}
 	return nil
 }

@@ -167,7 +167,7 @@ func (in *invocation) path() (string, error) {
 	case len(in.args) == 0:
 		return "", usageError("the PATH of the lock is missing")
 	case len(in.args) > 1:
-		return "", usageError("%q comes after the PATH of the lock, %s; want one PATH", in.args[1], in.args[0])
+		return "", usageError("%q is a second PATH after %s; want only one PATH", in.args[1], in.args[0])
 	}
 	return in.args[0], nil
 }

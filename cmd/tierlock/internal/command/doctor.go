@@ -13,8 +13,8 @@ func doctorSubcommand() *subcommand {
 		name:  "doctor",
 		usage: "PATH",
 		about: "check a lock path: permissions, queue entries, faults",
-		help: `Checks the lock at PATH: what these credentials may do there, and for each queue entry its process and
-what it waits for. It changes nothing.
+		help: `Checks the lock at PATH. It reports what these credentials may do at PATH, and for each queue entry its
+process and the entries ahead of it. It changes nothing.
 
   tierlock doctor /jobs/report
 

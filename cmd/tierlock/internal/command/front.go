@@ -181,5 +181,5 @@ func (f *front) end() error {
 
 // resisted reports the processes that KILL has not ended within a second.
 func (in *invocation) resisted(pids []int) {
-	in.say("these processes survived KILL so far; do they run as another user? %v", pids)
+	in.say("these processes have survived KILL; they may belong to another user: %v", pids)
 }

@@ -8,7 +8,7 @@ import (
 
 const storeHelp = `
 environment:
-  TIERLOCK_STORE    the URL of the store, unless -store is given; it may contain a password, -store must not
+  TIERLOCK_STORE    the URL of the store, unless -store is given; only this variable may contain a password
   TIERLOCK_AUTH     credentials, unless -auth-file is given
 
 stores:
@@ -19,7 +19,7 @@ exit status:
   1   doctor found something; break deleted nothing; revoke found no holder
   64  the command line is wrong          74  the lock was lost (run)
   69  no server could be reached         75  the lock was not acquired (run)
-  70  anything else
+  70  any other error
 
 tierlock help SUBCOMMAND has the details and examples.
 `

@@ -23,13 +23,13 @@ func lsSubcommand() *subcommand {
 		usage: "[-a] [-limit N] [PATH]",
 		about: "list the locks below a path, with their holders and queues",
 		help: `Lists the locks and semaphores at PATH and below it (default: /). A lock is listed while a process
-holds it or waits for it, tierlock's or that of another library.
+holds it or waits for it, with tierlock or with another library.
 
   tierlock ls /jobs
   tierlock ls -o json
 
-QUEUE counts processes, the holder included; of a semaphore, the processes that wait. NODE AGE is how
-long the holder's queue entry exists, not how long the lock is held: the goroutines of a process
+QUEUE counts the holder and the waiting processes; for a semaphore, only the waiting processes. NODE AGE
+is the age of the holder's queue entry, not how long the lock has been held: the goroutines of a process
 pass the lock to each other under one entry.
 `,
 		flags: o.flags,
@@ -38,7 +38,7 @@ pass the lock to each other under one entry.
 }
 
 func (o *lsOptions) flags(flags *flag.FlagSet) {
-	flags.BoolVar(&o.all, "a", o.all, "also list idle paths (in ZooKeeper those that tierlock made)")
+	flags.BoolVar(&o.all, "a", o.all, "also list idle paths (in ZooKeeper, only paths that tierlock created)")
 	flags.IntVar(&o.limit, "limit", o.limit, "examine at most `N` paths (default 10000)")
 }
 
@@ -75,7 +75,7 @@ func writeList(in *invocation, list *inspect.Listing) error {
 		fmt.Fprintf(in.stderr, "no permission to list below %s\n", clean(path))
 	}
 	if !list.Complete {
-		fmt.Fprintf(in.stderr, "stopped after %d paths; there are more (-limit)\n", list.Looked)
+		fmt.Fprintf(in.stderr, "stopped after %d paths; to see the other paths, use a larger -limit\n", list.Looked)
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func TestPasswordsAreNeitherTakenFromTheCommandLineNorShown(t *testing.T) {
 		}
 	}
 	for u, want := range map[string]string{
-		"odd://u:hun/ter2@host": "write it as %40, and a / in a password as %2F", "odd://u:hunter2%@host": "write it as %25",
+		"odd://u:hun/ter2@host": "write @ as %40, and / as %2F", "odd://u:hunter2%@host": "write this % as %25",
 		"hunter2@host": "has no scheme",
 	} {
 		t.Setenv(storeVar, u)

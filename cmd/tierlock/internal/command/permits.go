@@ -15,17 +15,17 @@ func permitsSubcommand() *subcommand {
 		name:  "permits",
 		usage: "-set N PATH",
 		about: "set how many permits a semaphore has",
-		help: `Sets the number of permits of the semaphore at PATH to N. It applies to all processes from now on and
-replaces the number in their programs. tierlock who shows it.
+		help: `Sets the number of permits of the semaphore at PATH to N. From now on all processes use this number, and
+not the number in their programs. tierlock who shows the number.
 
   tierlock permits -set 20 /db/connections
 
-A smaller number takes no permit away: holders keep theirs, and no more are granted until fewer than N
+If the number becomes smaller, holders keep their permits. No more permits are granted until fewer than N
 are taken. A waiter that wants more than N permits gets an error. A larger number admits waiters at
 once.
 
-The number stays when the semaphore is idle; on ZooKeeper, until the server removes the idle path.
-Curator does not read it: its clients keep their own number.
+The number stays stored while the semaphore is idle; on ZooKeeper, until the server removes the idle
+path. Curator's clients do not read the stored number: each uses the number in its own program.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -48,7 +48,7 @@ func (o *permitsOptions) run(ctx context.Context, in *invocation) error {
 		return err
 	}
 	if o.set < 1 {
-		return usageError("permits wants -set N, with N of 1 or more")
+		return usageError("permits needs -set N, where N is 1 or more")
 	}
 	set := func(ctx context.Context, locks *Locks) error {
 		return locks.Semaphore(path, o.set).SetPermits(ctx, o.set)

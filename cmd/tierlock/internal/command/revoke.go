@@ -19,8 +19,8 @@ and keep the lock; tierlock break takes a lock away.
 
   tierlock revoke /jobs/report
 
-A program gets the request by Hold.RevokeRequested, and tierlock run by -revocable. The request stays
-with the queue entry until the holder releases the lock.
+A program learns of the request through Hold.RevokeRequested. tierlock run reacts to it only with
+-revocable. The request stays at the queue entry until the holder releases the lock.
 
 It exits with 1 if the lock is free. Permits of a semaphore cannot be revoked.
 `,

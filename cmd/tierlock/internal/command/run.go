@@ -45,12 +45,12 @@ refuse lower ones. No lock can stop a write that is already on its way. The comm
 terminal.
 
 The lock is released when the command and all processes that it started have ended. On Linux and
-Windows that includes processes in the background and in other sessions. Elsewhere it includes the
-process group. Processes that others start for the command (docker run, systemd-run, ssh) are not
-included. Start daemons that must not keep the lock outside of run.
+Windows, tierlock also waits for processes in the background and in other sessions. On other systems it
+waits for the process group. It does not wait for processes that another program starts for the command
+(docker run, systemd-run, ssh). If a daemon must not keep the lock, start it outside of run.
 
-readers:  Commands with -s run together. They exclude commands without -s, Mutex, and the writers of
-RWMutex, and wait for these.
+readers:  Commands with -s run together. A command with -s and a command without -s exclude each
+other. A command with -s also excludes a program's Mutex and the writers of its RWMutex.
 
 permits:  With -permits N, all that run at PATH together hold at most N permits, each of them -weight K
 or one. Use the same N everywhere; a number that is stored at PATH counts instead of N (tierlock
@@ -58,57 +58,60 @@ permits). Permits of one command are acquired, lost and released together. Permi
 and TIERLOCK_TOKEN is no fencing token, because several commands hold permits at a time. A lock at the
 same PATH is independent of its permits.
 
-slots:  With -every or -cron, tierlock keeps running, and runs the command once per slot. Start the same
-line on several machines. The process that gets the lock keeps it and runs the slots. The others wait
-to take over. Slots of -every are the same everywhere: 1h is each full hour in UTC, 24h midnight, 168h
-Monday. -cron has five fields, or a word such as @daily, in UTC or in the time zone of
-'CRON_TZ=Europe/Berlin 0 3 * * *'. The command also gets TIERLOCK_SLOT, the time of the slot in UTC, and
-TIERLOCK_ATTEMPT, which is 1 in its first run. tierlock reports a command that fails, and waits for the
-next slot. A command that was killed, because the lock was lost or its machine crashed, does not run
-again for the same slot, unless all processes have -after-crash retry. Of the slots that were missed,
-the newest runs; -catch-up changes this number. A ledger beside the lock says which slots have run: use
-the PATH for nothing else. TERM, INT and HUP end the schedule; a command that runs gets the signal, and
-tierlock waits for its end. Other signals have no effect between slots. tierlock revoke moves the lock
-to the next process between slots; with -revocable, it also ends a command that runs. If a process of
-tierlock is killed, start it again (systemd: Restart=always).
+slots:  With -every or -cron, tierlock keeps running, and runs the command once per slot. Start the
+same line on several machines. The process that gets the lock keeps it and runs the slots. The others
+wait to take over. All machines have the same slots of -every: with 1h a slot is each full hour in
+UTC, with 24h each midnight in UTC, with 168h each Monday at midnight in UTC. -cron takes five fields,
+or a word such as @daily. Its times are in UTC, or in the time zone of
+'CRON_TZ=Europe/Berlin 0 3 * * *'. The command also gets TIERLOCK_SLOT, the time of the slot in UTC, and TIERLOCK_ATTEMPT, which is 1
+in the first run of a slot. If a command fails, tierlock reports it, and waits for the next slot. If a
+command was killed, because the lock was lost or its machine crashed, it does not run again for the
+same slot, unless all processes have -after-crash retry. If several slots were missed, only the newest
+one runs; -catch-up changes this number. A ledger beside the lock records which slots have run.
+Therefore do not use PATH for anything else. TERM, INT and HUP end the schedule: a running command
+gets the signal, and tierlock waits until the command has ended. Other signals have no effect between
+slots. tierlock revoke moves the lock to the next process between two slots; with -revocable, it also
+ends a running command. Let a service manager start tierlock again if it is killed (systemd:
+Restart=always).
 
 signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
-group. Before the command has started, the first six end tierlock, and its queue entry is deleted.
-A suspended command keeps the lock. If you suspend tierlock while it waits, it keeps its place,
-and the command starts when the lock is acquired.
+group. Before the command has started, the first six of these signals end tierlock, and its queue entry
+is deleted. A suspended command keeps the lock. If you suspend tierlock while it waits, it keeps its
+place in the queue, and the command starts when the lock is acquired.
 
 lost lock:  While no server can be reached, the lock is held until its lease ends. Then the command
-gets TERM, and after -grace all that it started gets KILL, before the servers can give the lock to
-another process. They keep it for the margin, a third of the session's timeout; -grace may take three
-quarters of that. If tierlock break deleted the queue entry, or the servers ended the session, KILL
-comes at once, and another process may already hold the lock.
+gets TERM. After -grace, the command and all processes that it started get KILL, before the servers
+can give the lock to another process. After the lease, the servers keep the lock for the margin, a
+third of the session's timeout; -grace may take three quarters of the margin. If tierlock break
+deleted the queue entry, or the servers ended the session, KILL comes at once, and another process may
+already hold the lock.
 
-revoke:  With -revocable, tierlock revoke makes the command get TERM, and after -grace all that it
-started gets KILL. Then the lock is released. The exit status is the command's. Without -revocable a
-request is ignored.
+revoke:  With -revocable, the command gets TERM when tierlock revoke asks for the lock. After -grace,
+the command and all processes that it started get KILL. Then the lock is released. The exit status is
+the command's. Without -revocable, tierlock run ignores such a request.
 
 kill -9:  Two processes watch each other: tierlock run, and its child tierlock keep, which holds the
-lock and starts the command. If tierlock run is killed, the command gets TERM, after -grace KILL, and
-then the lock is released. If tierlock keep is killed, everything gets KILL, and the lock is free when
-its session ends. If tierlock keep is stopped or hangs, everything gets KILL while the servers still
-keep the lock. If both are killed at once, the command is killed, too (Linux), but not what it started.
-If both are stopped, nothing is killed. Processes of another user (sudo) cannot be killed: run tierlock
-as that user.
+lock and starts the command. If tierlock run is killed, the command gets TERM, and KILL after -grace;
+then the lock is released. If tierlock keep is killed, the command and its processes get KILL, and the
+lock is free when its session ends. If tierlock keep is stopped or hangs, the command and its processes
+get KILL while the servers still keep the lock. If both are killed at once, the command is also killed
+on Linux, but not the processes that it started. If both are stopped, the command is not killed.
+tierlock cannot kill processes of another user (sudo): run tierlock as that user.
 
 Windows:  A job object replaces the process group, and no process can leave it. When tierlock keep is
 killed, Windows ends the job. Ctrl-C and Ctrl-Break go to the command, or end tierlock before the
-command has started. TERM is Ctrl-Break, which does not reach processes without the console. There
-are no other signals, and no process is suspended.
+command has started. In place of TERM, the command gets Ctrl-Break, which does not reach processes
+without the console. Windows has no other signals, and does not suspend processes.
 
 exit status:
   that of the command; 128+N if signal N ended it, or ended tierlock while it waited
   0   with -every or -cron, after TERM, INT or HUP
   64  the command line is wrong: -grace too long for the session, -weight more than the permits of PATH
   69  no server can be reached
-  70  anything else
+  70  any other error
   74  the lock, or a permit, was lost while the command ran
   75  the lock, or the permits, were not acquired (-n, -w); see -E
-  126, 127  the command cannot be executed, or is not there
+  126, 127  the command cannot be executed, or does not exist
 `
 
 const runUsage = "[-n | -w TIME] [flags] PATH -- COMMAND [ARGUMENT…]"
@@ -144,15 +147,17 @@ func (o *runOptions) flags(flags *flag.FlagSet) {
 		o.notAcquired = int(n)
 		return nil
 	})
-	duration(flags, &o.grace, "grace", "`time` from TERM to KILL when the lock is lost or asked for (default: a sixth of the session's "+
+	duration(flags, &o.grace, "grace", "`time` from TERM to KILL after the lock is lost or tierlock revoke asks for it "+
+		"(default: a sixth of the session's "+
 		"timeout)", false)
 	duration(flags, &o.session, "session", "`timeout` of the session to ask the servers for (default 15s)", true)
 	flags.BoolVar(&o.revocable, "revocable", o.revocable, "end the command when tierlock revoke asks for the lock")
-	flags.BoolVar(&o.share, "s", o.share, "hold the lock for reading, together with others that use -s")
+	flags.BoolVar(&o.share, "s", o.share, "hold the lock for reading, together with other commands that use -s")
 	number(flags, &o.permits, "permits", "`number` of permits at PATH; hold -weight of them instead of a lock")
 	number(flags, &o.weight, "weight", "`number` of permits to hold (default 1)")
 	o.slot.flags(flags)
-	flags.BoolVar(&o.verbose, "v", o.verbose, "print which process it waits for, and how long it waited; or each slot that ran")
+	flags.BoolVar(&o.verbose, "v", o.verbose, "print which process holds the lock, and how long tierlock waited; "+
+		"with a schedule, print each slot that ran")
 }
 
 // The method run checks everything that may be wrong before it starts anything.
@@ -172,7 +177,7 @@ func (o *runOptions) check(in *invocation) error {
 	case err != nil:
 		return err
 	case o.try && o.wait > 0:
-		return usageError("-n does not wait, -w %v does; give one of them", o.wait)
+		return usageError("-n does not wait, but -w %v waits; give only one of them", o.wait)
 	}
 	if err := o.checkPermits(); err != nil {
 		return err
@@ -192,13 +197,13 @@ func (o *runOptions) check(in *invocation) error {
 func (o *runOptions) checkPermits() error {
 	switch {
 	case o.permits == 0 && o.weight > 0:
-		return usageError("-weight %d is how many permits to hold; give -permits as well", o.weight)
+		return usageError("-weight %d sets how many permits to hold; give -permits, too", o.weight)
 	case o.permits > 0 && o.share:
-		return usageError("-s holds a lock for reading, -permits %d permits of a semaphore; give one of them", o.permits)
+		return usageError("-s holds a lock for reading, but -permits %d holds permits of a semaphore; give only one of them", o.permits)
 	case o.permits > 0 && o.revocable:
 		return usageError("permits cannot be revoked; -revocable is for a lock")
 	case o.weight > o.permits:
-		return usageError("-weight %d of -permits %d: there will never be so many; want %d at most", o.weight, o.permits, o.permits)
+		return usageError("-weight %d is more than -permits %d; want %d at most", o.weight, o.permits, o.permits)
 	}
 	return nil
 }
@@ -233,8 +238,8 @@ func (o *runOptions) within(margin time.Duration) (time.Duration, error) {
 	case o.grace < 0:
 		return margin / 2, nil
 	case o.grace > limit:
-		return 0, usageError("-grace %v is too long: the servers granted a session that leaves %v from the loss of the lock to KILL; want "+
-			"less, or a longer -session",
+		return 0, usageError("-grace %v is too long: with the session that the servers granted, KILL must come at most %v after the loss "+
+			"of the lock; want less, or a longer -session",
 			o.grace, limit.Round(time.Millisecond))
 	}
 	return o.grace, nil

@@ -37,7 +37,7 @@ func (o *slotOptions) flags(flags *flag.FlagSet) {
 		o.options = append(o.options, slots.CatchUp(n))
 		return nil
 	})
-	flags.Func("after-crash", "`policy` for a slot whose command was cut off: skip or retry (default skip)", func(text string) error {
+	flags.Func("after-crash", "`policy` for a slot whose command was killed: skip or retry (default skip)", func(text string) error {
 		policy, ok := map[string]slots.Policy{"skip": slots.Skip, "retry": slots.Retry}[text]
 		if !ok {
 			return errors.New("want skip or retry")
@@ -58,10 +58,10 @@ func parseCron(text string) (slots.Schedule, error) {
 		return nil, err
 	}
 	if _, ok := parsed.(*cron.SpecSchedule); !ok {
-		return nil, errors.New("@every has other slots in each process; use the flag -every")
+		return nil, errors.New("with @every each process would have different slots; use the flag -every")
 	}
 	if parsed.Next(time.Now().UTC()).IsZero() {
-		return nil, errors.New("there is no such time in the next five years")
+		return nil, errors.New("the expression has no slot in the next five years")
 	}
 	return parsed.Next, nil
 }
@@ -71,13 +71,13 @@ func (o *runOptions) checkSlots() error {
 	s := &o.slot
 	switch {
 	case s.every > 0 && s.cron != "":
-		return usageError("-every %v and -cron %q are two schedules; give one of them", s.every, s.cron)
+		return usageError("-every %v and -cron %q are two schedules; give only one of them", s.every, s.cron)
 	case s.every > 0 && s.every < time.Second:
 		return usageError("-every %v is too short; want 1s or more", s.every)
 	case s.every > 0:
 		s.schedule = slots.Every(s.every, time.Time{})
 	case s.schedule == nil && len(s.options) > 0:
-		return usageError("-catch-up and -after-crash are about slots; give -every or -cron as well")
+		return usageError("-catch-up and -after-crash need slots; give -every or -cron, too")
 	}
 	switch {
 	case s.schedule == nil:
@@ -85,7 +85,7 @@ func (o *runOptions) checkSlots() error {
 	case o.try || o.wait > 0:
 		return usageError("-n and -w limit the wait; with -every or -cron, tierlock always waits to take over")
 	case o.share:
-		return usageError("-s holds the lock together with others; a slot of -every or -cron runs in one process")
+		return usageError("-s shares the lock between processes, but a slot of -every or -cron runs in only one process")
 	case o.permits > 0:
 		return usageError("-permits holds permits of a semaphore; the slots of -every or -cron need a lock")
 	}

@@ -23,7 +23,7 @@ func TestCronExpressions(t *testing.T) {
 		"":                              "empty",
 		"0 3 * *":                       "exactly 5 fields",
 		"0 25 * * *":                    "above maximum",
-		"0 0 31 2 *":                    "no such time",
+		"0 0 31 2 *":                    "no slot",
 		"@every 1h":                     "use the flag -every",
 		"@reboot":                       "unrecognized descriptor",
 		"CRON_TZ=Europe/Berlin":         "the fields after the time zone are missing",

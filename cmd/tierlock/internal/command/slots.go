@@ -134,7 +134,7 @@ func (k *keeper) report(e slots.Event) {
 		case e.Count == 1:
 			say("was missed, and does not run; see -catch-up")
 		default:
-			say("and the %d before it were missed, and do not run; see -catch-up", e.Count-1)
+			say("and the %d slots before it were missed, and do not run; see -catch-up", e.Count-1)
 		}
 	}
 }

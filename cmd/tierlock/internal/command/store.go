@@ -64,7 +64,7 @@ func (t Task) subcommand(of *Store) *subcommand {
 
 func (t Task) run(ctx context.Context, in *invocation) error {
 	if len(in.args) > 0 {
-		return usageError("%q is too much; %s takes no arguments", in.args[0], t.Name)
+		return usageError("unexpected argument %q; %s takes no arguments", in.args[0], t.Name)
 	}
 	if t.Alone {
 		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)

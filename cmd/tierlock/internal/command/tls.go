@@ -27,15 +27,15 @@ func (t *TLS) flags(flags *flag.FlagSet) {
 		"`name` that the servers' certificates must have (default: the host's in the URL)")
 }
 
-const anotherName = "use a name that is in the server's certificate, or say with -tls-server-name which one it is"
+const anotherName = "use a host name that is in the server's certificate, or pass the name in the certificate with -tls-server-name"
 
 // The table tlsAdvice says which flag may help. It is searched by the text of an error, because some clients return only a text.
 var tlsAdvice = []struct{ text, flag string }{
 	{"certificate signed by unknown authority", "-tls-ca has to name the authority of the server's certificate"},
 	{"certificate is valid for", anotherName},
 	{"contain any IP SANs", anotherName},
-	{"first record does not look like a TLS handshake", "this port may be one without TLS: for it, no -tls flag, and no URL that asks for it"},
-	{"remote error: tls: ", "the server may want a certificate that it trusts: -tls-cert and -tls-key"},
+	{"first record does not look like a TLS handshake", "this port may have no TLS: for it, use no -tls flag, and no URL with TLS"},
+	{"remote error: tls: ", "the server may require a certificate that it trusts: use -tls-cert and -tls-key"},
 }
 
 // Advise adds to a connection error the name of the flag that may help. This also helps if a URL asks for TLS, and no flag is given.
@@ -47,7 +47,7 @@ func (t *TLS) Advise(err error) error {
 		}
 	}
 	if *t == (TLS{}) && (strings.HasSuffix(text, "EOF") || strings.Contains(text, "EOF\"")) {
-		return fmt.Errorf("%w; the server may want TLS: -tls", err)
+		return fmt.Errorf("%w; the server may require TLS: use -tls", err)
 	}
 	return err
 }
@@ -65,11 +65,11 @@ func (t *TLS) Config() (*tls.Config, error) {
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("-tls-ca %s: no certificate in it; want PEM", t.ca)
+			return nil, fmt.Errorf("-tls-ca %s: the file has no certificate; want PEM", t.ca)
 		}
 	}
 	if (t.cert == "") != (t.key == "") {
-		return nil, errors.New("-tls-cert and -tls-key go together; one is missing")
+		return nil, errors.New("-tls-cert and -tls-key must be given together")
 	}
 	if t.cert != "" {
 		pair, err := tls.LoadX509KeyPair(t.cert, t.key)

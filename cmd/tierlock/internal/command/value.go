@@ -16,7 +16,7 @@ func valueSubcommand() *subcommand {
 		usage: "PATH",
 		about: "print the value beside a lock",
 		help: `Prints the bytes that a program saved beside the lock at PATH with Hold.Save, such as the checkpoint of a
-job. With -o json it also prints the token of the hold that saved them, and when.
+job. With -o json it also prints the token of the hold that saved them, and the time.
 
   tierlock value /jobs/report
 

@@ -70,7 +70,7 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 		return fmt.Sprintf("the holder is not known: %v", err)
 	}
 	if i := w.claim.outer(contenders); i >= 0 {
-		return "held by the tierlock run around this one, " + nameOf(&contenders[i]) + ": a deadlock"
+		return "held by the tierlock run that started this one, " + nameOf(&contenders[i]) + ": a deadlock"
 	}
 	if who := w.claim.inTheWay(contenders); who != "" {
 		return who
@@ -78,7 +78,7 @@ func (w *waiting) describe(contenders []tier.Contender, err error) string {
 	if q := gracePeriodOf(w.locks.Err()); q != nil {
 		return q.Error()
 	}
-	return "it has just become free"
+	return "the lock has just become free"
 }
 
 // gracePeriodOf returns the grace period that is in err. It returns nil if there is none.

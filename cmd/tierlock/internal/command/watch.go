@@ -40,8 +40,8 @@ itself and reports lost connections.
 With -http it serves a page instead: holders, waiters, how long they wait, and acquisitions over time.
 The page changes nothing and has no password; an address that other machines can reach needs -public.
 
-It reads each lock every -every and does not see what begins and ends in between. Every 5 s it
-searches for new locks.
+It reads each lock once per -every, and does not see a hold or a wait that begins and ends between two
+reads. Every 5 s it searches for new locks.
 `,
 		flags: o.flags,
 		run:   o.run,
@@ -52,7 +52,7 @@ func (o *watchOptions) flags(flags *flag.FlagSet) {
 	duration(flags, &o.every, "every", "`time` between two reads of a lock, at least 100ms (default 500ms)", true)
 	flags.IntVar(&o.limit, "limit", o.limit, "examine at most `N` paths (default 1000)")
 	flags.StringVar(&o.http, "http", o.http, "serve a page at `host:port`")
-	flags.BoolVar(&o.public, "public", o.public, "let -http be an address that others can reach")
+	flags.BoolVar(&o.public, "public", o.public, "allow -http an address that other machines can reach")
 }
 
 func (o *watchOptions) run(ctx context.Context, in *invocation) error {
@@ -62,7 +62,7 @@ func (o *watchOptions) run(ctx context.Context, in *invocation) error {
 	}
 	switch {
 	case len(in.args) == 0:
-		return usageError("the PATH to watch is missing; / watches all")
+		return usageError("the PATH to watch is missing; to watch all locks, use /")
 	case o.every < leastEvery:
 		return usageError("-every %v: want at least %v", o.every, leastEvery)
 	case o.limit < 1:

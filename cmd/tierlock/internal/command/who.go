@@ -25,9 +25,9 @@ value, or the store executes no writes, it says so and shows the rest.
   tierlock who /jobs/report
 
 WAITS FOR is the SEQ of the nearest entry ahead that must go first. "asked" marks a holder that tierlock
-revoke has asked to release the lock. NODE AGE is how long the entry exists, not how long the lock is
-held: the goroutines of a process pass the lock to each other under one entry. TOKEN is the number
-that tierlock break takes.
+revoke has asked to release the lock. NODE AGE is the age of the entry, not how long the lock has been
+held: the goroutines of a process pass the lock to each other under one entry. TOKEN is the number to
+pass to tierlock break.
 `,
 		run: runWho,
 	}
@@ -84,7 +84,7 @@ func (in *invocation) writeQueue(q *inspect.Queue) error {
 		if err := writeContenders(w, q.Contenders); err != nil {
 			return err
 		}
-		fmt.Fprintln(w, "NODE AGE is how long the queue entry exists, not how long the lock has been held.")
+		fmt.Fprintln(w, "NODE AGE is the age of the queue entry, not how long the lock has been held.")
 	}
 	if q.Semaphore != nil {
 		if err := writeSemaphore(w, q.Path, q.Semaphore); err != nil {

@@ -42,7 +42,7 @@ func TestLocksOfTheClientAreSeen(t *testing.T) {
 	commandtest.Want(t, env, "doctor /others/report", 1, "warning +/others/report/below/key is a key of a lock below")
 	commandtest.Want(t, env, "revoke /others/report", 1, "does not read requests")
 	commandtest.Want(t, env, fmt.Sprintf("break /others/report -yes -token %d", mutex.Header().Revision), 0, "deleted",
-		"nobody holds the lock now")
+		"the lock is free now")
 }
 
 // A key without a lease stays until an operator deletes it.

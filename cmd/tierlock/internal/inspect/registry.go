@@ -188,7 +188,7 @@ func (r Registry) Examine(ctx context.Context, path string, find func(context.Co
 			}
 		}
 		if c.Kind == KindOther {
-			report.Find(Note, c.Node, "has no description: it belongs to another program, with its own rules of waiting")
+			report.Find(Note, c.Node, "has no description: it belongs to another program, which may not wait for other entries")
 		}
 		report.FindWishes(c)
 	}

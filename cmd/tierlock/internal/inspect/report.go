@@ -53,7 +53,8 @@ func (r *Report) FindRole(c *Contender) { r.Find(OK, c.Node, "%s", c.explain()) 
 func (r *Report) FindWishes(c *Contender) {
 	switch {
 	case c.Asked && c.PID == 0:
-		r.Find(Note, c.Node, "it was asked to release the lock; the request has overwritten the node, so its host and process are unknown")
+		r.Find(Note, c.Node, "it was asked to release the lock; the request has overwritten the data of the node, "+
+			"so its host and process are unknown")
 	case c.Asked:
 		r.Find(Note, c.Node, "it was asked to release the lock")
 	}

@@ -30,7 +30,7 @@ func Store() *command.Store {
 	}
 }
 
-const about = `    A URL of MySQL or MariaDB: one server, with port 3306 unless it names another, and the database. After ? come
+const about = `    A URL with one server of MySQL or MariaDB, and the database. The default port is 3306. After ? come
     parameters of go-sql-driver/mysql, such as ?tls=true. Credentials are user:password.
 `
 
@@ -62,16 +62,16 @@ func configOf(a *command.Address) (*mysql.Config, error) {
 	name, _, _ := strings.Cut(rest, "?")
 	switch {
 	case servers == "" || strings.Contains(servers, ","):
-		return nil, errors.New("the URL of the database: want one server, such as mysql://app@db:3306/app")
+		return nil, errors.New("the URL of the database: want one server, as in mysql://app@db:3306/app")
 	case name == "":
-		return nil, errors.New("the URL of the database names no database; want such as mysql://app@db:3306/app")
+		return nil, errors.New("the URL names no database; want a URL such as mysql://app@db:3306/app")
 	}
 	config, err := mysql.ParseDSN("tcp(" + servers + ")/" + rest)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of the database: %w", err)
 	}
 	if _, port, err := net.SplitHostPort(config.Addr); err != nil || strings.Trim(port, "0123456789") != "" {
-		return nil, errors.New("the URL of the database has a port that is no number")
+		return nil, errors.New("the URL of the database has a port that is not a number")
 	}
 	login, err := a.Login()
 	if login != nil {

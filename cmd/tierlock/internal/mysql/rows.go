@@ -72,7 +72,7 @@ func (r rows) find(ctx context.Context, report *inspect.Report) error {
 	case err != nil:
 		return err
 	case seconds <= 0:
-		report.Find(inspect.Note, holder.Node, "its session is over: it goes when another process renews a session or queues")
+		report.Find(inspect.Note, holder.Node, "its session has expired: the entry is deleted when another process renews a session or queues")
 	default:
 		report.Find(inspect.OK, holder.Node, "its session ends in %.1f s unless its process renews it", seconds)
 	}

@@ -106,7 +106,7 @@ func TestMigrateMakesTheSchema(t *testing.T) {
 		commandtest.Want(t, at(url), "migrate", 0, "^database migrated has the schema tierlock\n$")
 	}
 	commandtest.Want(t, at(url), "run /x -- true", 0)
-	commandtest.Want(t, at(url), "migrate twice", 64, `"twice" is too much`)
+	commandtest.Want(t, at(url), "migrate twice", 64, `unexpected argument "twice"`)
 	commandtest.Want(t, at(pgserver.PlainURL("127.0.0.1:1")), "-connect-timeout 50ms migrate", 69)
 	commandtest.Want(t, at("postgres://127.0.0.1:none/"), "migrate", 64, "the URL of the database: ")
 	commandtest.Want(t, at(url), "migrat", 64, "there is no subcommand")

@@ -1,7 +1,8 @@
 package postgres
 
-const about = `    A URL as for psql, also postgresql://. What it leaves out comes from PGHOST, PGUSER, PGPASSWORD, PGPASSFILE,
-    PGSSLMODE and psql's other variables; postgres:// takes all from them. Credentials are user:password.
+const about = `    A URL as for psql, also with postgresql://. Parts that the URL leaves out come from psql's variables, such as
+    PGHOST, PGUSER, PGPASSWORD, PGPASSFILE and PGSSLMODE; postgres:// alone takes all parts from them.
+    Credentials are user:password.
 `
 
 // The map notes has the parts of the help about PostgreSQL.

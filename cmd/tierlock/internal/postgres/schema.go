@@ -13,7 +13,7 @@ import (
 func tasks() []command.Task {
 	return []command.Task{{
 		Name:  "migrate",
-		About: "create or upgrade what locks need in the database",
+		About: "create or upgrade the schema that locks need in the database",
 		Help: `Creates the schema tierlock in the database, or upgrades an older one in place, in one transaction. It
 changes nothing if the schema is there in the version of this command, or in the next one. It may run
 at any time, and several times at once. Programs of the version before keep their locks. It exits with
@@ -31,9 +31,9 @@ to use locks needs
 		Do: migrate,
 	}, {
 		Name:  "schema",
-		About: "print the SQL of migrate, for those who run it themselves",
-		Help: `Prints the SQL that creates the schema tierlock. It runs as it is in a transaction, once, under any
-role that may create a schema. It needs no server to be printed.
+		About: "print the SQL that creates the schema, to run it without migrate",
+		Help: `Prints the SQL that creates the schema tierlock. Run it once, unchanged, in a transaction, under any
+role that may create a schema. To print it, tierlock needs no server.
 
   tierlock schema | psql -1 -v ON_ERROR_STOP=1 app
 `,

@@ -116,7 +116,7 @@ func (k keys) find(ctx context.Context, r *inspect.Report) error {
 		r.Find(inspect.OK, h.Node, "the key of the lock expires in %v unless its process renews it", left.Round(time.Millisecond))
 	}
 	if h != nil && h.Kind == inspect.KindOther {
-		r.Find(inspect.Note, h.Node, "is the value of a key that another library has set; tierlock break cannot take that away, DEL can")
+		r.Find(inspect.Note, h.Node, "is the value of a key that another library has set; tierlock break cannot delete this key, but DEL can")
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (k keys) findServer(ctx context.Context, r *inspect.Report) error {
 	case replication["role"] != "master":
 		r.Find(inspect.Problem, "", "the server is a replica: no process can queue there")
 	case replicas > 0 && config["min-replicas-to-write"] == "0":
-		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: after a failover the former primary can still go on "+
+		r.Find(inspect.Warning, "", "min-replicas-to-write is 0: after a failover the former primary can continue "+
 			"granting locks")
 	case config["maxmemory"] != "" && config["maxmemory"] != "0" && config["maxmemory-policy"] != "noeviction":
 		r.Find(inspect.Warning, "", "maxmemory-policy is %s: locks may be evicted", config["maxmemory-policy"])

@@ -1,8 +1,8 @@
 package redis
 
-const about = `    A URL of go-redis; rediss:// uses TLS. With ?addr=HOST:PORT, once or several times, it is a cluster. With
-    ?master_name=NAME its servers are sentinels, and the user of the URL is the sentinels'. Credentials are
-    user:password, or :password.
+const about = `    A URL of go-redis; rediss:// uses TLS. For a cluster, add ?addr=HOST:PORT, once or several times. With
+    ?master_name=NAME, the servers of the URL are sentinels, and the user of the URL is for the sentinels.
+    Credentials are user:password, or :password.
 `
 
 // The map notes has the parts of the help about Redis.

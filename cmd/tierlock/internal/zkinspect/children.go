@@ -23,14 +23,14 @@ func (r examination) examineContender(i int) {
 	}
 	switch {
 	case c.Sequence < 0:
-		r.Find(inspect.Problem, c.Node, "has a negative number: no tierlock process can queue; delete it if no process owns it")
+		r.Find(inspect.Problem, c.Node, "has a negative number, so no tierlock process can queue; delete this node if no process owns it")
 	case c.Sequence > zkqueue.LastSequence:
-		r.Find(inspect.Problem, c.Node, "has a number beyond the last that is used, %d", zkqueue.LastSequence)
+		r.Find(inspect.Problem, c.Node, "has a number above %d, the highest number that is used", zkqueue.LastSequence)
 	case i > 0 && c.Sequence == r.Contenders[i-1].Sequence:
-		r.Find(inspect.Problem, c.Node, "has the same number as %s: both may count themselves first", r.Contenders[i-1].Node)
+		r.Find(inspect.Problem, c.Node, "has the same number as %s: both processes may get the lock at the same time", r.Contenders[i-1].Node)
 	}
 	if (kind == zkqueue.KindKazoo || kind == zkqueue.KindKazooRead) && strings.HasPrefix(c.Node, "_c_") {
-		r.Find(inspect.Warning, c.Node, "is one half of a pair whose other half is gone: its process has lost the lock")
+		r.Find(inspect.Warning, c.Node, "belongs to a pair of nodes whose other node was deleted: its process has lost the lock")
 	}
 	if ours(kind) && c.Ephemeral {
 		for _, other := range r.Contenders[:i] {
@@ -50,9 +50,10 @@ func (r examination) examineOther(o inspect.Other) {
 		kind := zkqueue.Kind(c.Kind)
 		switch {
 		case kind == kindZKLock && !knownToZKLock(o.Name):
-			grade, why = inspect.Problem, "zk.Lock fails as long as it is there; tierlock and kazoo ignore it"
+			grade, why = inspect.Problem, "zk.Lock fails while this node exists; tierlock and kazoo ignore the node"
 		case grade != inspect.Problem && curator(kind) && curatorNumber(o.Name, kind) < curatorNumber(c.Node, kind):
-			grade, why = inspect.Warning, fmt.Sprintf("Curator takes it for a number, and %s waits for it; tierlock and kazoo ignore it", c.Node)
+			grade, why = inspect.Warning, fmt.Sprintf("Curator reads a number in its name, and %s waits for this node; "+
+				"tierlock and kazoo ignore the node", c.Node)
 		}
 	}
 	if o.Children > 0 {

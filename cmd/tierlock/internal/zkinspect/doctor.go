@@ -107,7 +107,7 @@ func (r examination) examineAccess(access error) {
 	case r.Exists:
 		r.Find(inspect.OK, "", "these credentials may queue: CREATE, READ and DELETE are permitted")
 	default:
-		r.Find(inspect.OK, "", "does not exist yet: the first to queue creates it, and these credentials may")
+		r.Find(inspect.OK, "", "does not exist yet: the first process that queues creates the path, and these credentials may create it")
 	}
 }
 

@@ -202,11 +202,11 @@ func TestDoctorFinds(t *testing.T) {
 			inspect.OK, "a semaphore, 3 of 8 permits in use, 0 in the queue"},
 		"whose permits": {func(t *testing.T, s site) { s.permits(t, 3) }, inspect.OK, "3 permits: host "},
 		"a mutex on a semaphore's path": {func(t *testing.T, s site) { s.permits(t, 3); s.queue(t, path) },
-			inspect.Problem, "a lock and a semaphore do not exclude each other"},
+			inspect.Problem, "a lock and a semaphore use this path"},
 		"more permits than there are": {func(t *testing.T, s site) {
 			s.permits(t, 8)
 			s.put(t, path+"/leases/_c_"+uuid+"-lease-", "", ephemeral, zk.PermAll)
-		}, inspect.Problem, "more permits are in use than there are"},
+		}, inspect.Problem, "more permits are in use than exist"},
 		"a permit that belongs to nobody": {func(t *testing.T, s site) {
 			s.permits(t, 1)
 			s.put(t, path+"/leases/_c_"+uuid+"-lease-", "", stay, zk.PermAll)
@@ -226,17 +226,17 @@ func TestDoctorFinds(t *testing.T) {
 		"kazoo's semaphore and a mutex": {func(t *testing.T, s site) { s.put(t, path, "5", 0, zk.PermAll); s.queue(t, path) },
 			inspect.Warning, "as kazoo's Semaphore writes it"},
 		"half a pair": {func(t *testing.T, s site) { s.put(t, path+"/_c_"+uuid+"-__lock__", "", ephemeral, zk.PermAll) },
-			inspect.Warning, "one half of a pair"},
+			inspect.Warning, "a pair of nodes"},
 		"a stranger": {func(t *testing.T, s site) { s.queue(t, path); s.put(t, path+"/config", "", 0, zk.PermAll) },
 			inspect.Note, "ignored by tierlock and kazoo"},
 		"a stranger beside zk.Lock": {func(t *testing.T, s site) {
 			s.put(t, path+"/_c_"+hex+"-lock-", "", ephemeral, zk.PermAll)
 			s.put(t, path+"/config", "", 0, zk.PermAll)
-		}, inspect.Problem, "zk.Lock fails as long as it is there"},
+		}, inspect.Problem, "zk.Lock fails while this node exists"},
 		"a number beside Curator": {func(t *testing.T, s site) {
 			s.put(t, path+"/", "", ephemeral, zk.PermAll)
 			s.put(t, path+"/_c_"+uuid+"-lock-", "", ephemeral, zk.PermAll)
-		}, inspect.Warning, "Curator takes it for a number"},
+		}, inspect.Warning, "Curator reads a number in its name"},
 		"worn numbers of ours": {func(t *testing.T, s site) { s.queue(t, path); s.SetSequence(path, 1<<30+5) },
 			inspect.Note, "resets them as soon as the queue is empty"},
 		"worn numbers of a plain path": {func(t *testing.T, s site) { s.put(t, path, "", 0, zk.PermAll); s.SetSequence(path, 1<<30+5) },

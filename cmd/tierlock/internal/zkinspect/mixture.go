@@ -29,17 +29,17 @@ func (r examination) examineTwo(a, b sort) {
 	case perhaps:
 		switch {
 		case readers:
-			r.Find(inspect.Note, "", "kazoo's Lock does not wait for its readers, its WriteLock does; names do not tell them apart")
+			r.Find(inspect.Note, "", "kazoo's Lock does not wait for kazoo's readers, but its WriteLock does; the names of their nodes are the same")
 		case a.kind == zkqueue.KindMutex:
-			r.Find(inspect.Warning, "", "%s was created by an unknown library: perhaps it does not wait for %s, "+
-				"and then both have the lock at once", a, b)
+			r.Find(inspect.Warning, "", "%s was created by an unknown library, which may not wait for %s; "+
+				"both can then have the lock at the same time", a, b)
 		default:
-			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not tell%s`,
+			r.Find(inspect.Warning, "", `%s waits for %s only with extra_lock_patterns=["lock-"], which its name does not show%s`,
 				a, b, remedy(a, b))
 		}
 	}
 	if a.kind == zkqueue.KindKazooRead && b.pair && b.kazoo() {
-		r.Find(inspect.Note, "", "kazoo's ReadLock can get stuck beside %s before kazoo 2.9.0", b)
+		r.Find(inspect.Note, "", "before kazoo 2.9.0, kazoo's ReadLock can deadlock with %s", b)
 	}
 }
 
@@ -51,7 +51,7 @@ func remedy(a, b sort) string {
 	case a.kind == kindCurator && (b.curatorWrite() || b.curatorRead()):
 		return "; give the reader/writer lock a path of its own"
 	case a.kind != kindCurator && (b.kind == kindTierlock || b.kind == kindTierlockWrite):
-		return "; or have every tierlock process connect WithKazoo"
+		return "; or use zklock.WithKazoo in every tierlock process"
 	}
 	return ""
 }

@@ -22,16 +22,16 @@ func (r examination) examineSemaphore(content string) {
 	number, marked := strings.CutPrefix(content, zkqueue.PermitsMark)
 	switch {
 	case marked && s.All == 0:
-		r.Find(inspect.Problem, "", "the number of permits is \"%s\": no tierlock process can take any; set the content of the path",
+		r.Find(inspect.Problem, "", "the number of permits is \"%s\", so no tierlock process can take permits; set it with tierlock permits",
 			second.Text(number))
 	case !marked:
 		r.Find(inspect.Note, "", "the path does not store the number of permits, as with Curator: each client uses its own number")
 	}
 	if s.All > 0 && s.InUse > s.All {
-		r.Find(inspect.Problem, "", "more permits are in use than there are: some client uses another number")
+		r.Find(inspect.Problem, "", "more permits are in use than exist: some client uses a different number")
 	}
 	if len(r.Contenders) > 0 {
-		r.Find(inspect.Problem, "", "a lock and a semaphore do not exclude each other, and both use this path; give each a path of its own")
+		r.Find(inspect.Problem, "", "a lock and a semaphore use this path, but do not exclude each other; give each a path of its own")
 	}
 	r.examineKazooSemaphore(content)
 	for i := range s.Shares {

@@ -19,8 +19,8 @@ func dev() command.Task {
 	return command.Task{
 		Name:  "dev",
 		About: "run a ZooKeeper server in memory on this machine, to try locks with",
-		Help: `Serves a ZooKeeper in memory on 127.0.0.1:2181, until it is interrupted, to try locks and run tests
-with. Other machines cannot reach it, and nothing is kept: at the end all that was written is gone.
+		Help: `Serves a ZooKeeper in memory on 127.0.0.1:2181 until it is interrupted. Use it to try locks and to run
+tests. Other machines cannot reach it. All its data is lost when it ends.
 
   tierlock dev
   TIERLOCK_STORE=zk://127.0.0.1:2181 tierlock run /jobs/report -- ./report.sh    # in another terminal
@@ -29,7 +29,7 @@ It speaks ZooKeeper's protocol to any client. It has no TLS, SASL, quotas or fou
 `,
 		Alone: true,
 		Flags: func(flags *flag.FlagSet) {
-			flags.IntVar(&port, "port", port, "listen on `N`; 0 is any that is free (default 2181)")
+			flags.IntVar(&port, "port", port, "listen on port `N`; with 0, on any free port (default 2181)")
 		},
 		Do: func(ctx context.Context, _ *command.Address, w io.Writer) error {
 			server := zktest.NewServer(zktest.Config{})
@@ -39,9 +39,9 @@ It speaks ZooKeeper's protocol to any client. It has no TLS, SASL, quotas or fou
 				err = why
 			}
 			if err != nil {
-				return fmt.Errorf("%w; -port has it listen on another", err)
+				return fmt.Errorf("%w; -port sets another port", err)
 			}
-			fmt.Fprintf(w, "ZooKeeper in memory on %s, for this machine only; all in it is gone when this is interrupted\n", addr)
+			fmt.Fprintf(w, "ZooKeeper in memory on %s, for this machine only; its data is lost when this command ends\n", addr)
 			<-ctx.Done()
 			return nil
 		},

@@ -10,12 +10,12 @@ var notes = map[string]string{
 each lock, and three for each semaphore.`,
 	"who": `it recognizes nodes of tierlock, Curator, kazoo and zk.Lock by their names, and lists the other
 children of the path as well. Semaphores are tierlock's or Curator's. STATE applies the rules of each
-library. Not every library waits for all others, so several entries can hold the lock. "perhaps" is
-a kazoo lock that waits only with extra_lock_patterns=["lock-"]. After a request by Curator's Revoker a
+library. Not every library waits for all others, so several entries can hold the lock. "perhaps" marks
+a kazoo lock, which waits for tierlock only with extra_lock_patterns=["lock-"]. After a request by Curator's Revoker a
 node no longer names its owner.`,
 	"watch": `it reads each lock and each new node once per -every. Every 5 s it reads each path, and the
-holder's node of each lock for revoke requests. A semaphore costs three reads more, and one for each
-new permit.`,
+holder's node of each lock for revoke requests. A semaphore costs three more reads, and one more read for
+each new permit.`,
 	"revoke": `Curator's programs get the request if they called makeRevocable; zk.Lock and kazoo ignore it. The
 request is written to the holder's node, as Curator's Revoker does, and needs the permission to write
 there.`,

@@ -27,7 +27,7 @@ func Store() *command.Store {
 
 func check(a *command.Address) error {
 	if a.Servers == "" {
-		return errors.New("no servers in the URL; want such as zk://host:2181")
+		return errors.New("the URL has no servers; want a URL such as zk://host:2181")
 	}
 	_, err := options(a)
 	return err

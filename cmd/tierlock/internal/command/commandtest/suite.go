@@ -299,7 +299,7 @@ func permitsAreShared(t *testing.T, s Site) {
 	s.want(t, "permits -set 7 /permits/db -o json", 0, `"path": "/permits/db",\s+"permits": 7`)
 	s.want(t, "who /permits/db", 0, "/permits/db: 4 of 7 permits in use")
 	s.want(t, "permits -set 5 /permits/db", 0, `(?m)^/permits/db has 5 permits$`)
-	s.want(t, "permits /permits/db", 64, "permits wants -set N")
+	s.want(t, "permits /permits/db", 64, "permits needs -set N")
 	s.want(t, "revoke /permits/db", 1, "permits cannot be revoked")
 	s.want(t, "break /permits/db -yes -token 987654321", 1,
 		"nothing was deleted: 987654321 is not the token of a holder; 4 of 5 permits in use: 3 by .*, 1 process waits")
@@ -474,7 +474,7 @@ func locksAreBroken(t *testing.T, s Site) {
 	stage := NewStage(t)
 	next := s.start(t, Under("", "/broken", stage.Command("stubborn")...)...)
 	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/broken")) == 2 })
-	s.want(t, "break /broken", 64, "wants -token N")
+	s.want(t, "break /broken", 64, "needs -token N")
 	s.want(t, fmt.Sprintf("break /broken -token %d", hold.Token()), 64, "-yes") // /dev/null cannot answer the question
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()+1<<40), 1,
 		`nothing was deleted: \d+ is not the token of a holder; the lock is held by tierlock .* billing, token`)
@@ -483,7 +483,7 @@ func locksAreBroken(t *testing.T, s Site) {
 		t.Fatalf("after a break with another token: %v", err)
 	}
 	s.want(t, fmt.Sprintf("break /broken -yes -token %d", hold.Token()), 0, "deleted .* of tierlock .* billing",
-		"the lock is held by tierlock", "may still be working")
+		"the lock is held by tierlock", "may continue to work")
 	section := stage.First()
 	select {
 	case <-hold.Lost():
@@ -493,7 +493,7 @@ func locksAreBroken(t *testing.T, s Site) {
 	hold.Release()
 
 	queue := s.who(t, "/broken")
-	s.want(t, fmt.Sprintf("break /broken -yes -token %d", queue[0].Token), 0, "nobody holds the lock now")
+	s.want(t, fmt.Sprintf("break /broken -yes -token %d", queue[0].Token), 0, "the lock is free now")
 	section.Dies()
 	next.Exits(74)
 	next.Says("KILL at once")
@@ -545,7 +545,7 @@ func permitsAreBroken(t *testing.T, s Site) {
 	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", q.Semaphore.Queue[0].Token), 1,
 		"is not the token of a holder; 2 of 2 permits in use")
 	s.want(t, fmt.Sprintf("break /broken/db -yes -token %d", token), 0, fmt.Sprintf(`deleted permits of \S+ pid %d run`, holder.Keeper()),
-		"of 2 permits in use", "may still be working")
+		"of 2 permits in use", "may continue to work")
 	stage.Next().Leave(0)
 	next.Exits(0)
 	section.Dies()
@@ -565,19 +565,19 @@ func wrongCommandLines(t *testing.T, s Site) {
 		{Under("", bad, stage.Command()...), bad},
 		{Under("-grace 20s -session 4s", "/x", stage.Command()...), "-grace 20s is too long"},
 		{Under("-permits 0", "/x", stage.Command()...), "want a number of 1 or more"},
-		{Under("-weight 2", "/x", stage.Command()...), "give -permits as well"},
-		{Under("-permits 2 -weight 3", "/x", stage.Command()...), "there will never be so many"},
-		{Under("-permits 2 -s", "/x", stage.Command()...), "give one of them"},
+		{Under("-weight 2", "/x", stage.Command()...), "give -permits, too"},
+		{Under("-permits 2 -weight 3", "/x", stage.Command()...), "is more than -permits"},
+		{Under("-permits 2 -s", "/x", stage.Command()...), "give only one of them"},
 		{Under("-permits 2 -revocable", "/x", stage.Command()...), "permits cannot be revoked"},
-		{Under("-every 1h -cron @daily", "/x", stage.Command()...), "are two schedules; give one of them"},
+		{Under("-every 1h -cron @daily", "/x", stage.Command()...), "are two schedules; give only one of them"},
 		{Under("-every 10ms", "/x", stage.Command()...), "-every 10ms is too short; want 1s or more"},
 		{Under("-cron @every_1h", "/x", stage.Command()...), `invalid value "@every_1h" for flag -cron: `},
 		{Under("-every 1h -n", "/x", stage.Command()...), "always waits to take over"},
 		{Under("-cron @daily -w 1s", "/x", stage.Command()...), "always waits to take over"},
-		{Under("-every 1h -s", "/x", stage.Command()...), "runs in one process"},
+		{Under("-every 1h -s", "/x", stage.Command()...), "runs in only one process"},
 		{Under("-every 1h -permits 2", "/x", stage.Command()...), "need a lock"},
-		{Under("-catch-up 1", "/x", stage.Command()...), "give -every or -cron as well"},
-		{Under("-after-crash retry", "/x", stage.Command()...), "give -every or -cron as well"},
+		{Under("-catch-up 1", "/x", stage.Command()...), "give -every or -cron, too"},
+		{Under("-after-crash retry", "/x", stage.Command()...), "give -every or -cron, too"},
 		{Under("-every 1h -catch-up -1", "/x", stage.Command()...), "want a number of 0 or more"},
 		{Under("-every 1h -after-crash again", "/x", stage.Command()...), "want skip or retry"},
 		{[]string{"keep", "/x", "--", "true"}, "not by hand"},

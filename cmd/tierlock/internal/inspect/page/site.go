@@ -34,7 +34,7 @@ func Listen(address string, public bool, store, path string, every time.Duration
 		return nil, fmt.Errorf("%q: want host:port, such as 127.0.0.1:8080", address)
 	}
 	if ip := net.ParseIP(host); !public && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("%q is open to other machines, and the page has no password; use 127.0.0.1, or confirm with -public", address)
+		return nil, fmt.Errorf("other machines can reach %q, and the page has no password; use 127.0.0.1, or confirm with -public", address)
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
