@@ -253,7 +253,7 @@ func TestWaiterThatNobodyMayWakeAsksForNews(t *testing.T) {
 	}
 	waittest.Eventually(t, "a warning", func() bool { // news that come between two waits of the listener do not count
 		transfer()
-		return len(log.Lines(slog.LevelWarn, "no other process can wake this one")) == 1
+		return len(log.Lines(slog.LevelWarn, "other processes cannot wake this process")) == 1
 	})
 	need.AtMost(t, "the fastest of three transfers", min(transfer(), transfer(), transfer()), longestWait/2)
 }

@@ -130,6 +130,6 @@ func TestProgramWorksWithTheSchemaOfItsVersionAndOfTheNext(t *testing.T) {
 	need.OK(t, check(3))
 	is(3)
 	run(t, db, "UPDATE tierlock_state SET version = -1")
-	refuses(0, check(0), "version -1,", "drop what begins with tierlock_")
-	refuses(0, migrate(0), "version -1,", "drop what begins with tierlock_")
+	refuses(0, check(0), "version -1,", "drop all tables and procedures whose names begin with tierlock_")
+	refuses(0, migrate(0), "version -1,", "drop all tables and procedures whose names begin with tierlock_")
 }

@@ -71,7 +71,7 @@ func (b *benchmark) tables(p plan) string {
 	fmt.Fprintf(&t, "\n`make %s` took %s: %d rounds, runs of %s or longer. %s; %s.\n", p.name(), report.Duration(time.Duration(b.Took)),
 		b.Rounds, report.Duration(time.Duration(b.Duration)), strings.Join(facts, ", "), b.Library)
 	if len(b.Busy) > 0 {
-		fmt.Fprintf(&t, "**Something else wanted the processors** before rounds %s.\n", strings.Trim(fmt.Sprint(b.Busy), "[]"))
+		fmt.Fprintf(&t, "**Other programs used the processors** before rounds %s.\n", strings.Trim(fmt.Sprint(b.Busy), "[]"))
 	}
 	t.WriteByte('\n')
 	heads, rule := []string{"work", "lock"}, "|---|---|"

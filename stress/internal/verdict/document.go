@@ -115,23 +115,25 @@ func (f *findings) introduce(w *strings.Builder) {
 
 `+"`make verdicts`"+` writes this page from its results. Do not edit it by hand.
 
-This page compares tierlock with its peers under the same faults. In each trial an owner process reaches a real server through a proxy. A
-second process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has a server of its own, and the seed
-makes the same random choices for every subject. Leases last 5 s. A process that loses its lock releases it, as a deferred call would.
+This page compares tierlock with other locks under the same faults. In each trial, one process owns the lock, and reaches a real server
+through a proxy. A second process reaches the server directly and waits for the lock. Then a fault occurs. Each trial has its own server.
+With the same seed, all locks get the same random choices. Leases last 5 s. A process that loses its lock releases it, as a deferred call
+of Unlock would.
 
-Four numbers count for each cell:
+Each cell has four numbers:
 
-- **Overlaps**: the number of trials in which both processes were inside at the same time, each by its own belief. The oracle of tierlock's
-  own tests counts them.
-- **Believed**: the longest time for which an owner believed in its lock after the store had given the lock to the other process. Every
-  millisecond the owner checks what its library reports, as it would before a write. The time in which the owner was stopped does not
+- **Overlaps**: the number of trials in which both processes were in the critical section at the same time. Each of them had checked
+  with its library that it had the lock. The checker of tierlock's own tests counts these trials.
+- **Believed**: the longest time for which an owner still considered the lock its own after the store had granted the lock to the other
+  process. The owner asks its library every millisecond, as it would before a write. The time in which the owner was stopped does not
   count.
 - **Never**: the number of trials in which a call did not return within 20 s although the fault was over.
 - **Left**: the largest number of entries in the store after both processes had released the lock.
 
-An overlap of a few milliseconds right after a stop has a simple reason: the library reports the loss only after one of its own threads or
-goroutines has run again. A library avoids this overlap if it compares its own clock with the end of the lease at each check. No library
-protects a write that the program checked before the stop and sent after it. Only a fencing token does.
+If the owner process was stopped, overlaps of a few milliseconds have a simple reason: when the process continues, the library reports the
+loss only after one of its own threads or goroutines has run. A library avoids such overlaps if each check compares the clock with the end
+of the lease. If a program checks the lock before a stop, and writes after the stop, no library can prevent the late write. Only a fencing
+token can.
 
 `)
 	versions := map[string]bool{}
@@ -144,16 +146,16 @@ protects a write that the program checked before the stop and sent after it. Onl
 		strings.Join(slices.Sorted(maps.Keys(versions)), ", "), f.trials, f.seed)
 	var load float64
 	if _, err := fmt.Sscan(f.load, &load); err == nil && load > float64(f.where.CPUs) {
-		fmt.Fprintf(w, "\nOther work kept the machine busy: its load average was %s when the run began. Figures below 0.1 s "+
-			"depend on that.", f.load)
+		fmt.Fprintf(w, "\nOther work kept the machine busy: its load average was %s when the run began. The busy machine can change "+
+			"figures below 0.1 s.", f.load)
 	}
 	fmt.Fprint(w, "\n\nTo repeat one trial, run `cd stress/verdicts && GOWORK=off go run . -only redsync/cut -trial 2`. "+
-		"`make verdicts FULL=1` runs\nthirty trials of each cell and takes some hours.\n\n")
+		"`make verdicts FULL=1` runs\nthirty trials for each cell, and takes some hours.\n\n")
 }
 
 func (f *findings) summarize(w *strings.Builder) {
-	fmt.Fprint(w, "## Summary\n\nEach cell shows the overlaps and the longest belief. It shows \"never\" and \"left\" where they are not "+
-		"zero.\n\n|")
+	fmt.Fprint(w, "## Summary\n\nEach cell shows the overlaps, and the longest time as in \"believed\". "+
+		"It shows \"never\" and \"left\" only if they are not zero.\n\n|")
 	for _, fault := range faults {
 		fmt.Fprintf(w, " | %s", fault.title)
 	}
@@ -178,7 +180,8 @@ func (f *findings) summarize(w *strings.Builder) {
 }
 
 func (f *findings) describe(w *strings.Builder) {
-	fmt.Fprint(w, "\n## How each is used\n\n| | version | option for the lease of 5 s; its default | how the owner notices a loss |\n"+
+	fmt.Fprint(w, "\n## How each lock is used\n\n| | version | option that sets the lease to 5 s; its default | "+
+		"how the owner notices a loss |\n"+
 		"|---|---|---|---|\n")
 	versions := map[string]string{}
 	for _, o := range f.outcomes {
@@ -213,13 +216,13 @@ func (f *findings) detail(w *strings.Builder, fault fault) {
 		}
 	}
 	if rows == nil {
-		fmt.Fprint(w, "No trial showed anything.\n")
+		fmt.Fprint(w, "No lock had an overlap or another failure.\n")
 		return
 	}
 	fmt.Fprintf(w, "| | overlaps | believed | never | left | trials that show it |\n|---|---|---|---|---|---|\n%s\n\n"+
-		"The other subjects showed nothing.", strings.Join(rows, "\n"))
+		"The other locks had no overlap and no other failure.", strings.Join(rows, "\n"))
 	if limits != nil {
-		fmt.Fprintf(w, " The documentation of these says:\n\n%s", strings.Join(limits, "\n"))
+		fmt.Fprintf(w, " The documentation of the locks in the table says:\n\n%s", strings.Join(limits, "\n"))
 	}
 	fmt.Fprint(w, "\n")
 }

@@ -19,15 +19,16 @@ type fault struct {
 }
 
 var faults = []fault{
-	{"stopped", "Owner stopped", "The owner is stopped for longer than its lease: SIGSTOP, and SIGCONT later.", stopOwner},
-	{"cut", "Owner cut off", "In odd trials nothing passes between the owner and the server. In even trials the owner's connections end, " +
-		"and new ones are refused.", cutOwner},
-	{"server-stopped", "Server stopped", "The server is stopped and goes on: SIGSTOP and SIGCONT.", stopServer},
+	{"stopped", "Owner stopped", "The owner gets SIGSTOP, and SIGCONT only after its lease has ended.", stopOwner},
+	{"cut", "Owner cut off", "In odd trials the network drops all packets between the owner and the server. In even trials " +
+		"the owner's connections are closed, and new connections are refused.", cutOwner},
+	{"server-stopped", "Server stopped", "The server gets SIGSTOP, and later SIGCONT.", stopServer},
 	{"server-killed", "Server killed", "The server is killed with SIGKILL and starts again with its data.", killServer},
-	{"answers", "Answers lost", "The owner's requests reach the server, but the connection ends before the answers arrive. This happens " +
-		"while the owner acquires in the first trial, while it owns in the second, while it releases in the third, and so on.", loseAnswers},
-	{"late", "Renewal answered late", "The server answers one renewal late. After that answer the owner is cut off. A deadline that counts " +
-		"from the answer, and not from the request, is too late by the delay.", answerLate},
+	{"answers", "Answers lost", "The owner's requests reach the server, but the connection ends before the answers arrive. In the first " +
+		"trial this happens while the owner acquires the lock, in the second while it owns the lock, in the third while it releases the lock, " +
+		"and so on.", loseAnswers},
+	{"late", "Renewal answered late", "The server answers one renewal late. After this answer the owner is cut off. If a library counts its " +
+		"lease from the answer and not from the request, the lease ends too late by the delay.", answerLate},
 }
 
 func stopOwner(ctx context.Context, t *trial) (string, error) {

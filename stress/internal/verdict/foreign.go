@@ -17,8 +17,8 @@ var parties embed.FS
 var curator = Subject{
 	Name: "curator", Title: "Curator `InterProcessMutex`", Store: store.ZooKeeper,
 	Lease: "the session timeout given to `CuratorFrameworkFactory.newClient`; 60 s. " +
-		"The connection timeout is 5 s, too, since Curator warns of a longer one; 15 s",
-	Tells: "a `ConnectionStateListener`; the program takes `SUSPENDED` and `LOST` for a loss",
+		"The connection timeout is also 5 s, because Curator warns of a longer timeout; 15 s",
+	Tells: "a `ConnectionStateListener`; the program counts `SUSPENDED` and `LOST` as a loss",
 	Limits: []Limit{{
 		Text: "If a SUSPENDED state is reported you cannot be certain that you still hold the lock unless you subsequently receive a " +
 			"RECONNECTED state.",
@@ -32,7 +32,7 @@ var curator = Subject{
 var kazoo = Subject{
 	Name: "kazoo", Title: "kazoo `Lock`", Store: store.ZooKeeper,
 	Lease: "the `timeout` of `KazooClient`; 10 s",
-	Tells: "a listener given to `add_listener`; the program takes `SUSPENDED` and `LOST` for a loss",
+	Tells: "a listener given to `add_listener`; the program counts `SUSPENDED` and `LOST` as a loss",
 	Limits: []Limit{{
 		Text:   "A client should not assume that locks are valid during this time.",
 		Source: "[KazooState.SUSPENDED](https://kazoo.readthedocs.io/en/latest/api/protocol/states.html)",

@@ -65,10 +65,11 @@ func (f *findings) workloadsText(w *strings.Builder) {
 ## Jepsen's workloads
 
 [Jepsen](https://github.com/jepsen-io/etcd) tests the locks of etcd with three workloads. `+"`lock`"+` compares acquisitions and releases
-with a model. `+"`lock-set`"+` updates a set that the lock guards. `+"`lock-etcd-set`"+` updates a set whose every write the store checks
-against the lock. Here one run of %v on each store has all three, with a counter for each set, and with fencing tokens for that check.
-Five processes with two goroutines each are stopped, killed and cut off, and so is the server. Jepsen's leases last 2 s. Without the token,
-updates may be lost only after a loss was reported. With the token, none may be lost.
+with a model. `+"`lock-set`"+` updates a set that the lock guards. `+"`lock-etcd-set`"+` updates a set,
+and the store checks the lock in each write. We ran all three workloads in one run of %v on each store. In place of a set, our run
+has a counter; in place of the check in the store, it compares fencing tokens. Five processes with two goroutines each are stopped, killed
+and cut off. The server is also stopped and killed. Leases in Jepsen's own tests last 2 s. Without the token, updates may be lost only after
+a process has learned of its loss. With the token, no update may be lost.
 
 | | workload | lease | operations | result | verdict of the run |
 |---|---|---|---|---|---|

@@ -38,10 +38,10 @@ var peers = []Subject{
 	{
 		Name: "zk.Lock", Title: "`zk.Lock`", Module: "github.com/go-zookeeper/zk", Store: store.ZooKeeper, Dial: dialZK,
 		Lease: "the session timeout given to `zk.Connect`; no default",
-		Tells: "nothing; the program takes `StateDisconnected` and `StateExpired` for a loss",
+		Tells: "not at all; in the test, the program counts `StateDisconnected` and `StateExpired` as a loss",
 		Limits: []Limit{{
 			Text:   "Is there a way to tell if a previously acquired lock has been lost?",
-			Source: "[an issue, open since 2014](https://github.com/samuel/go-zookeeper/issues/20); the documentation says nothing of it",
+			Source: "[an issue, open since 2014](https://github.com/samuel/go-zookeeper/issues/20); the documentation does not mention it",
 		}, {
 			Text:   "It will wait to return until the lock is acquired or an error occurs.",
 			Source: "[Lock.LockWithData](https://pkg.go.dev/github.com/go-zookeeper/zk#Lock.LockWithData), which leaves its node after an error",
