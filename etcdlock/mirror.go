@@ -37,7 +37,7 @@ type mirror struct {
 	followers map[queue.Ref]time.Duration // when each of them began to follow, by the clock of the tier
 }
 
-// Follow starts a mirror that reports the position of a contender in its queue. Follow does nothing once the store is closed.
+// Follow starts to watch the queue of a contender, and reports its position in the queue. Follow does nothing once the store is closed.
 func (s *store) Follow(ref queue.Ref) {
 	prefix := prefixOf(ref)
 	s.mu.Lock()

@@ -36,7 +36,7 @@ func (s *store) save(ctx context.Context, c queue.Command) error {
 		if known := answer.Responses[0].GetResponseRange(); known != nil {
 			v, _, err := second.DecodeValue(known.Kvs[0].Value)
 			if err != nil || v.Token != c.Token {
-				return denied{fmt.Errorf("%s: another program has written to the key; delete it", key)}
+				return denied{fmt.Errorf("another program has written to the key %s; delete it", key)}
 			}
 			return nil
 		}

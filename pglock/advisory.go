@@ -26,9 +26,9 @@ import (
 )
 
 // NewAdvisory returns a registry of session advisory locks. A transfer costs one round trip and writes to no table. Use advisory locks for
-// a few busy locks with short waits; use [New] for leaders and for many paths. NewAdvisory needs the schema of [Migrate], and PostgreSQL
-// 14 or later. NewAdvisory opens its own connections with the settings of pool; [Tx] uses the connections of pool itself. NewAdvisory
-// blocks, fails and takes options like New.
+// a few busy locks with short waits; use [New] for leaders and for many paths. NewAdvisory needs the schema of [Migrate], and PostgreSQL 14
+// or later. NewAdvisory opens its own connections with the settings of pool; [Tx] uses the connections of pool itself. NewAdvisory takes
+// the same options as New, blocks in the same way, and returns the same errors.
 //
 // Caution: advisory locks promise less than the locks of New:
 //

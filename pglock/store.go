@@ -407,7 +407,7 @@ func drop(ctx context.Context, l *serverConn, refs []queue.Ref) error {
 	return err
 }
 
-// Follow schedules a read of the contender's queue.
+// Follow schedules a read of the queue in which the contender waits.
 func (s *store) Follow(r queue.Ref) {
 	r = at(r)
 	s.mu.Lock()

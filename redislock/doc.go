@@ -12,9 +12,9 @@
 //
 // Package tier documents the lock, which is the same on every store. This page documents only what is special about Redis.
 //
-// The lock at path is the key path. As after SET path id NX PX, the value of the key is the ID of the holder, and the key expires with the
-// lease. The lock has three further keys: {path}:tierlock:queue, {path}:tierlock:leases and {path}:tierlock:state. If path contains a hash
-// tag, these keys use that hash tag. One script executes every operation, and uses the clock of the server.
+// The lock at path is the key path, in the form that the command SET path id NX PX creates: its value is the ID of the holder, and it
+// expires with the lease. The lock has three further keys: {path}:tierlock:queue, {path}:tierlock:leases and {path}:tierlock:state. If path
+// contains a hash tag, these keys use that hash tag. One script executes every operation, and uses the clock of the server.
 //
 // # Other locks on the same key
 //
@@ -114,8 +114,8 @@
 // Each operation costs one script call: Acquire, TryAcquire, Release, a release that queues again, a transfer to another process, a
 // downgrade, and Revoke. The number of permits does not change the cost of an operation. A script executes about 20 commands, however long
 // the queue is. There are two exceptions: listing a queue, and notifying many readers. Every quarter of the TTL, the process sends
-// heartbeats that renew all its entries. The [tier.Wait] of a reader describes at most the 100 entries ahead of it. It counts entries
-// farther ahead as writers. A process has one connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
+// heartbeats that renew all its entries. If a reader waits behind more than 100 entries, its [tier.Wait] counts all entries beyond the
+// nearest 100 as writers. A process has one connection for notifications. An idle path takes some 460 bytes, in one key, for two hours.
 //
 // # Client and permissions
 //

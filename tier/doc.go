@@ -31,8 +31,9 @@
 // a goroutine holds the lock and acquires it with another context, it deadlocks; after 10 s a warning is logged. [WithLeakDetection] also
 // reports holds that were never released.
 //
-// Caution: a function that acquires the lock again may run while its caller is halfway through an update. The function then sees half of
-// the update, although it holds the lock. Inside a package, prefer functions whose documentation says that the caller must hold the lock.
+// Caution: a function that acquires the lock again may run while its caller is halfway through an update. The function then works with
+// half-changed data, although it holds the lock. Inside a package, prefer functions whose documentation says that the caller must hold the
+// lock.
 //
 // # What is promised
 //
@@ -57,8 +58,8 @@
 // Caution: the clocks of a virtual machine stop while its hypervisor pauses it. An owner on that machine learns of its loss too late.
 // docs/promises.md lists which pauses the lease counts on which system.
 //
-// Caution: if an operator deletes the queue entry of an owner, the next process can hold the lock before the owner knows. The package of
-// each store documents what a failover does to locks.
+// Caution: if an operator deletes the queue entry of an owner, the next process can hold the lock before the owner learns of its loss. The
+// package of each store documents what a failover does to locks.
 //
 // # Fencing tokens and guarded writes
 //

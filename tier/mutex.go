@@ -209,8 +209,8 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 // until it continues. Break only the lock of a process that is dead or paused. Use guarded writes: the store refuses guarded writes of the
 // former holder.
 //
-// A token belongs to one contender, and Break never removes any other contender. While the store cannot be reached, Break waits until ctx
-// ends. It returns nil once the contender is removed. Otherwise the error wraps:
+// A token belongs to one contender, and Break removes only this contender. While the store cannot be reached, Break waits until ctx ends.
+// It returns nil once the contender is removed. Otherwise the error wraps:
 //   - [ErrReleased] if no contender has the token, for example because the holder has just released the lock.
 //   - [ErrUnknown] if the answer is lost and ctx ends before a retry is answered. The contender may have been removed, or may still be
 //     removed. Call Break again: [ErrReleased] then means that the contender is removed.

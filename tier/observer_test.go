@@ -347,7 +347,7 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 			listed == nil && len(all) == 4 && all[0].Permits == 1 && all[1].Permits == 2 && all[2].Label == "billing" && all[3].Permits == 0)
 		err = inVain(t, holder, 1)
 		if err.Position != 2 || err.AheadHolds || err.Taken != 2 ||
-			!strings.Contains(err.Error(), "; 2 processes are ahead, the nearest is process ") {
+			!strings.Contains(err.Error(), "; 2 processes are ahead, the nearest of them is process ") {
 			t.Errorf("behind two: %v", err)
 		}
 		release(t, two)

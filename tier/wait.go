@@ -203,7 +203,7 @@ func (w Wait) queue() string {
 	if w.Position == 1 {
 		return w.Ahead.who() + " is ahead" + w.Ahead.since()
 	}
-	return fmt.Sprintf("%d processes are ahead, the nearest is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
+	return fmt.Sprintf("%d processes are ahead, the nearest of them is %s%s", w.Position, w.Ahead.who(), w.Ahead.since())
 }
 
 // shortage describes what blocks a wait for permits.

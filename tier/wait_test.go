@@ -67,7 +67,7 @@ func TestWaitErrorNamesTheProcessAhead(t *testing.T) {
 		ahead := start(soon(t), second.Mutex("/locks/a")).blocked(t)
 		err := waitError(t, t.Context(), p.Mutex("/locks/a"))
 		need.That(t, fmt.Sprintf("%+v", err), err.Position == 2 && !err.AheadHolds && err.Ahead.Label == "ahead" && err.Here == nil)
-		wantText(t, err, "; 2 processes are ahead, the nearest is process ", "(ahead), in the queue since 2000-01-01T00:00:00Z")
+		wantText(t, err, "; 2 processes are ahead, the nearest of them is process ", "(ahead), in the queue since 2000-01-01T00:00:00Z")
 		release(t, hold)
 		release(t, ahead.granted(t))
 	})

@@ -31,7 +31,7 @@ func TestDevIsAZooKeeperForPrograms(t *testing.T) {
 	port := addr[strings.LastIndex(addr, ":")+1:]
 	commandtest.Want(t, nil, "dev -port "+port, 64, "^tierlock: listen tcp "+addr, "address already in use", "-port")
 	commandtest.Want(t, nil, "dev -port 0 -store zk://"+addr, 64, "not defined: -store")
-	commandtest.Want(t, nil, "-store zk://"+addr+" dev -port 0", 64, "connects to nothing")
+	commandtest.Want(t, nil, "-store zk://"+addr+" dev -port 0", 64, "needs no store")
 	if text := commandtest.Want(t, nil, "help dev", 0, "-port"); strings.Contains(text, "-store") || strings.Contains(text, "-o form") {
 		t.Errorf("help lists flags that dev does not have:\n%s", text)
 	}

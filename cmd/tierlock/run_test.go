@@ -23,7 +23,7 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		{64, commandtest.Under("", "x", stage.Command()...), "it has to begin with /"},
+		{64, commandtest.Under("", "x", stage.Command()...), "the path has to begin with /"},
 		{64, commandtest.Under("-n -w 1s", "/x", stage.Command()...), "give only one of them"},
 		{64, commandtest.Under("-E 300", "/x", stage.Command()...), "want a number from 0 to 255"},
 		{64, commandtest.Under("-store zk://http://a:1", "/x", stage.Command()...), "no scheme"},

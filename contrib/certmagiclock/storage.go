@@ -81,7 +81,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 func (s *Storage) Unlock(_ context.Context, name string) error {
 	hold := s.take(name)
 	if hold == nil {
-		return fmt.Errorf("certmagiclock: unlock %s: not locked", name)
+		return fmt.Errorf("certmagiclock: unlock %s: this storage does not hold the lock", name)
 	}
 	err := hold.Release()
 	if errors.Is(err, tier.ErrLost) || errors.Is(err, tier.ErrReleased) {
@@ -95,7 +95,7 @@ func (s *Storage) Unlock(_ context.Context, name string) error {
 func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Duration) error {
 	hold := s.take(name)
 	if hold == nil {
-		return fmt.Errorf("certmagiclock: renew %s: not locked", name)
+		return fmt.Errorf("certmagiclock: renew %s: this storage does not hold the lock", name)
 	}
 	if hold.Err() == nil {
 		s.keep(name, hold)

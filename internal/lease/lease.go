@@ -103,7 +103,7 @@ func (l *Lease[C]) Lapse() {
 			l.contenders[c] = false
 			l.held--
 			// The mutex stays locked, so that a concurrent call of Lapse returns only after all holds are lost.
-			c.Lose(second.Lost(second.ByLease, "the lease of %s ran out", l.config.Name))
+			c.Lose(second.Lost(second.ByLease, "the lease of %s has ended", l.config.Name))
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestHoldsAreLostWhenTheTermIsOverAndNotBefore(t *testing.T) {
 		need.That(t, "not valid before", b.Valid())
 		b.wantAt(term, true, true, false)
 		need.WantErr(t, "the loss", b.a.loss, second.ErrLost)
-		need.Equal(t, "the reason", b.a.loss.Error(), "lock lost: the lease of session 7 ran out")
+		need.Equal(t, "the reason", b.a.loss.Error(), "lock lost: the lease of session 7 has ended")
 		if all := b.Contenders(); b.Valid() || len(all) != 3 || all[&b.a] || all[&b.b] || all[&b.c] {
 			t.Errorf("valid %t, held, of all: %v", b.Valid(), all)
 		}

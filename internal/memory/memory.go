@@ -242,7 +242,7 @@ func (p store) carry(c queue.Command, answers chan<- queue.Answer) {
 	s.mu.Lock()
 	until := s.until
 	s.mu.Unlock()
-	p.InGracePeriod(time.Until(until), time.Now(), "the server has begun anew")
+	p.InGracePeriod(time.Until(until), time.Now(), "the server was started again")
 	if f.Again > 0 {
 		time.AfterFunc(f.Again, func() { s.execute(p.Process, c) })
 	}

@@ -79,7 +79,8 @@ const try = "try" // the operation that does not wait for the lock
 // errGone means that a contender has lost its place in the queue. An Acquire then enters a new contender. A TryAcquire returns errGone.
 var errGone = second.Unavailable(errors.New("the session has ended; a new one begins"))
 
-// errRenumbered means that the store has another number of permits than the contender named. A new contender has to enter with that number.
+// errRenumbered means that the store has a different number of permits than the contender named. A new contender has to enter with that
+// number.
 var errRenumbered = errors.New("the store has another number of permits")
 
 // begin makes a contender enter the queue, and waits until it has the lock. If the contender loses its place, begin enters a new one. If
@@ -172,7 +173,7 @@ func (l *claim) Revoke(ctx context.Context) error {
 func (l *claim) Break(ctx context.Context, token int64) error {
 	const breaking = "break"
 	if there := l.tier.config.Elsewhere; there != "" {
-		return l.failure(breaking, fmt.Errorf("locks cannot be broken here; %s can break them: %w", there, errors.ErrUnsupported))
+		return l.failure(breaking, fmt.Errorf("Break does not work on these locks; use %s: %w", there, errors.ErrUnsupported))
 	}
 	r := l.ref()
 	a, err := l.request(ctx, List, breaking, r)

@@ -238,7 +238,7 @@ func (c *Contender) tryOnce(weight int64) error {
 	case !c.newest().Has: // since the Try, the store has found that another contender blocks this one
 		return locked
 	}
-	return second.Unavailable(errors.New("the lease has run out and is not renewed yet"))
+	return second.Unavailable(errors.New("the lease has ended and is not yet renewed"))
 }
 
 // wait waits until the store grants the contender the lock, and then makes it the holder.
@@ -557,7 +557,7 @@ func (c *Contender) leave() {
 		}
 		if a.Outcome == Denied && !denied {
 			denied = true
-			c.finish(cmp.Or(loss, fmt.Errorf("%w; the queue entry stays until the session ends, and blocks this process, too", a.Err)))
+			c.finish(cmp.Or(loss, fmt.Errorf("%w; the queue entry stays until the session ends, and until then also blocks this process", a.Err)))
 			t.log.Stays(c.claim.path, c.id, a.Err)
 		}
 		c.finish(loss)

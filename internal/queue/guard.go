@@ -21,7 +21,7 @@ func Guarding[S interface {
 		there, ok := c.Store().(S)
 		switch {
 		case !ok && len(g.Grants) == 1:
-			return s, nil, fmt.Errorf("that lock is not on %s", name)
+			return s, nil, fmt.Errorf("this lock is not on %s", name)
 		case !ok:
 			return s, nil, fmt.Errorf("not all of these locks are on %s", name)
 		case i > 0 && there != s:

@@ -11,7 +11,7 @@ var (
 	ErrLost           = errors.New("lock lost")
 	ErrReleased       = errors.New("lock already released")
 	ErrClosed         = errors.New("locks closed")
-	ErrTooManyPermits = errors.New("more permits wanted than there are")
+	ErrTooManyPermits = errors.New("more permits requested than the semaphore has")
 	ErrUnknown        = errors.New("outcome unknown")
 
 	ErrUnavailable = errors.New("store unavailable")

@@ -38,7 +38,7 @@ func Split[Own, Shared, Given any](s *Settings, opts []Given) (own []Own, share 
 		case Shared:
 			share = append(share, o)
 		default:
-			return nil, nil, fmt.Errorf("option of type %T; want one of package tier, or of the package of this store", opt)
+			return nil, nil, fmt.Errorf("option of type %T; want an option of package tier, or of the package of this store", opt)
 		}
 		if o, ok := any(opt).(interface{ Wrong() error }); ok && o.Wrong() != nil {
 			return nil, nil, o.Wrong()
@@ -65,7 +65,7 @@ func (s Settings) CheckRest() error {
 	case s.Margin < 0:
 		return fmt.Errorf("lease margin %v: negative", s.Margin)
 	case s.Margin > s.TTL/2:
-		return fmt.Errorf("lease margin %v: more than half of the lease TTL %v", s.Margin, s.TTL)
+		return fmt.Errorf("lease margin %v: want at most half of the lease TTL %v", s.Margin, s.TTL)
 	case s.Release < 0:
 		return fmt.Errorf("release timeout %v: negative", s.Release)
 	case s.Logger == nil:

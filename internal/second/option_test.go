@@ -11,15 +11,15 @@ import (
 
 func TestSettingsThatNoStoreCanDo(t *testing.T) {
 	for want, change := range map[string]func(*Settings){
-		"lease TTL 0s: want 1s to 1h":   func(s *Settings) { s.TTL = 0 },
-		"lease TTL 1h0m0.002s: want 1s": func(s *Settings) { s.TTL = time.Hour + 2*time.Millisecond },
-		"want a multiple of 2ms":        func(s *Settings) { s.TTL = time.Second + time.Millisecond },
-		"lease margin -1s: negative":    func(s *Settings) { s.Margin = -time.Second },
-		"lease margin 7.501s: more":     func(s *Settings) { s.Margin = 7501 * time.Millisecond },
-		"release timeout -1s: negative": func(s *Settings) { s.Release = -time.Second },
-		"nil logger":                    func(s *Settings) { s.Logger = nil },
-		"not printed":                   func(s *Settings) { s.Label = "a\nb" },
-		"want 1s to":                    func(s *Settings) { s.TTL = math.MaxInt64 },
+		"lease TTL 0s: want 1s to 1h":            func(s *Settings) { s.TTL = 0 },
+		"lease TTL 1h0m0.002s: want 1s":          func(s *Settings) { s.TTL = time.Hour + 2*time.Millisecond },
+		"want a multiple of 2ms":                 func(s *Settings) { s.TTL = time.Second + time.Millisecond },
+		"lease margin -1s: negative":             func(s *Settings) { s.Margin = -time.Second },
+		"lease margin 7.501s: want at most half": func(s *Settings) { s.Margin = 7501 * time.Millisecond },
+		"release timeout -1s: negative":          func(s *Settings) { s.Release = -time.Second },
+		"nil logger":                             func(s *Settings) { s.Logger = nil },
+		"not printed":                            func(s *Settings) { s.Label = "a\nb" },
+		"want 1s to":                             func(s *Settings) { s.TTL = math.MaxInt64 },
 	} {
 		s := Defaults
 		change(&s)

@@ -64,7 +64,7 @@ var codeTexts = map[Code]string{
 	-1:                       "SystemError: the server failed",
 	CodeRuntimeInconsistency: "RuntimeInconsistency: another operation of the transaction was refused",
 	-3:                       "DataInconsistency",
-	-4:                       "ConnectionLoss: between the server and its leader",
+	-4:                       "ConnectionLoss: the server has lost the connection to its leader",
 	CodeMarshallingError:     "MarshallingError: the server cannot read the request",
 	CodeUnimplemented:        "Unimplemented: the server does not know this type of request",
 	CodeOperationTimeout:     "OperationTimeout",
@@ -78,7 +78,7 @@ var codeTexts = map[Code]string{
 	CodeNoWatcher:            "NoWatcher",
 	-122:                     "RequestTimeout",
 	-124:                     "SessionClosedRequireSaslAuth: the server wants clients to authenticate first",
-	CodeQuotaExceeded:        "QuotaExceeded: the quota of the path or of one above is used up (see setquota and listquota)",
+	CodeQuotaExceeded:        "QuotaExceeded: the quota of the path or of a parent path is used up (see setquota and listquota)",
 	CodeThrottled:            "ThrottledOp: the server is overloaded and has not executed the request",
 	CodeTooLong:              "the answer is longer than the 32 MiB that a client reads",
 }

@@ -410,7 +410,7 @@ func (a *attempt) atHead(n *Node, s standing, pace *retry.Pace) (granted bool, e
 	case n.grant(s):
 		return true, nil
 	case a.once:
-		return false, a.client.link.Explain(fmt.Errorf("the lease has run out and is yet to be renewed: %w", zk.ErrNoServer))
+		return false, a.client.link.Explain(fmt.Errorf("the lease has ended and is not yet renewed: %w", zk.ErrNoServer))
 	}
 	member{n}.Prove()
 	return false, a.pause(pace, nil)

@@ -42,7 +42,7 @@ func (g grant) share(ctx context.Context) error {
 	case err != nil, g.Shared():
 		return err
 	case g.lock.mode != second.Writing:
-		return errors.New("a mutex is not shared")
+		return errors.New("a mutex cannot be shared")
 	case g.overflows():
 		return errors.New("half of the sequence numbers of the path are used up")
 	}

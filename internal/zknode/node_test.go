@@ -143,7 +143,7 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 		time.Sleep(timeout)
 		err := need.ErrOf(p.lock.TryAcquire(t.Context()))
 		wantErr(t, "TryAcquire", err, zk.ErrNoServer)
-		wantMention(t, err, "the lease has run out and is yet to be renewed")
+		wantMention(t, err, "the lease has ended and is not yet renewed")
 		locks := zknode.Tier(p.Client)
 		claim, semaphore := need.Get(locks.Claim(path, second.Options{}))(t), need.Get(locks.Semaphore(limits, 2, second.Options{}))(t)
 		wantErr(t, "a try for the lock", need.ErrOf(claim.TryAcquire(t.Context())), second.ErrUnavailable)

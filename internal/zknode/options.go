@@ -201,7 +201,7 @@ func ValidatePath(path string) error {
 func checkComponents(path string) error {
 	switch {
 	case path[0] != '/':
-		return errors.New("it has to begin with /")
+		return errors.New("the path has to begin with /")
 	case path == "/":
 		return errors.New("the root cannot be a lock")
 	case path == "/zookeeper", strings.HasPrefix(path, "/zookeeper/"):

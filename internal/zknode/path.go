@@ -190,11 +190,11 @@ func (n *Node) deletePath(w *link.Watcher) error {
 	case stat.Czxid > n.token: // the path was created after our node: another process has renewed it
 		return nil
 	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
-		return fmt.Errorf("%w: no container of this package, or changed since", errNotOurs)
+		return fmt.Errorf("%w: the path is not a container that this package created, or it was changed", errNotOurs)
 	case stat.NumChildren == 0:
 		return c.link.Conn.Delete(path, 0) // version 0 also protects a plain node that has just replaced the container, if its data was set
 	case len(others) > 0:
-		return fmt.Errorf("%w: %q is no lock node", errNotOurs, others[0])
+		return fmt.Errorf("%w: the child %q is not a lock node", errNotOurs, others[0])
 	}
 	return zk.ErrNotEmpty
 }

@@ -321,7 +321,7 @@ func TestNumberOfPermitsThatMayNotBeSet(t *testing.T) {
 func TestNumberOfPermitsOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	for call, want := range map[string]string{
 		"Acquire":    "<nil>", // it reads again
-		"TryAcquire": "the number of permits was changed",
+		"TryAcquire": "another process has changed the number of permits",
 	} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			const theirs = "tierlock permits=4"

@@ -28,7 +28,7 @@ type standing struct {
 func stand(children []string, own ...string) (standing, error) {
 	kind, ours, ok := zkqueue.ParseName(own[0])
 	if !ok || ours < 0 || ours > zkqueue.LastSequence {
-		return standing{}, fmt.Errorf("%w: our own node would be %q; delete the path once it is empty, or use another one",
+		return standing{}, fmt.Errorf("%w: the node of this process would be %q; delete the path once it is empty, or use another path",
 			ErrSequenceExhausted, own[0])
 	}
 	if slices.ContainsFunc(own, func(name string) bool { return !slices.Contains(children, name) }) {
@@ -43,7 +43,7 @@ func stand(children []string, own ...string) (standing, error) {
 		case c.Sequence < 0:
 			return standing{}, stray(c.Node, "has a negative number")
 		case c.Sequence == ours:
-			return standing{}, stray(c.Node, "has the number of our own node")
+			return standing{}, stray(c.Node, "has the same number as the node of this process")
 		case s.reads && c.Kind.Reads():
 		case c.Sequence < ours:
 			s.ahead++

@@ -462,7 +462,7 @@ func (s *semaphore) compare(path link.Answer) (blank bool, err error) {
 var errNoNumber = errors.New("no number of permits")
 
 // errRewritten means that another client has just written to the path.
-var errRewritten = errors.New("the number of permits was changed")
+var errRewritten = errors.New("another process has changed the number of permits")
 
 // mark compares the number of permits at the path. If there is no number yet, mark writes it, provided that this client may write.
 func (s *semaphore) mark(path link.Answer) error {

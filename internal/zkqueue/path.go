@@ -81,7 +81,7 @@ func (p Path) Read(c *Contender) error {
 }
 
 // ErrDeparted means that the head of the queue was deleted between the read and the action on it. The caller should read the queue again.
-var ErrDeparted = errors.New("the holder has just gone")
+var ErrDeparted = errors.New("the holder has just left the queue")
 
 // The method listed lists the present contenders. It first sends a sync, because the server may lag behind.
 func (p Path) listed() ([]Contender, error) {

@@ -42,7 +42,7 @@ func (in *invocation) parse(args []string) (*subcommand, error) {
 		return nil, usageError("there is no subcommand %q; tierlock help lists them", name)
 	}
 	if sub.alone && shared.NFlag() > 0 {
-		return nil, usageError("%s connects to nothing, and takes no flags before its name; tierlock help %[1]s lists those after it", name)
+		return nil, usageError("%s needs no store, and takes no flags before its name; tierlock help %[1]s lists the flags after its name", name)
 	}
 	for flags := in.flags(sub); ; {
 		args, err = flags.parse(args)

@@ -21,7 +21,7 @@ type waiting struct {
 	verbose bool
 }
 
-var errWaited = errors.New("the time of -w is over")
+var errWaited = errors.New("the time limit of -w has passed")
 
 // acquire waits for the claim. If limit is not 0, it limits the wait.
 func (w *waiting) acquire(ctx context.Context, limit time.Duration) (hold, error) {

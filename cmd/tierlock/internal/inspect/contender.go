@@ -85,7 +85,7 @@ func (c *Contender) explain() string {
 	}
 	switch c.State {
 	case Waits:
-		return fmt.Sprintf("%s; waits for %d ahead of it, the nearest #%d", who, c.Ahead, c.Nearest)
+		return fmt.Sprintf("%s; waits, with %d ahead of it: the nearest is #%d", who, c.Ahead, c.Nearest)
 	case InGracePeriod:
 		return who + "; is first, and does not have the lock yet"
 	case Perhaps:

@@ -154,7 +154,7 @@ func TestDoctorFinds(t *testing.T) {
 	need.Each(t, map[string]row{
 		"nothing": {func(*testing.T, site) {}, inspect.OK, "does not exist"},
 		"a healthy lock": {func(t *testing.T, s site) { s.queue(t, path); s.queue(t, path) },
-			inspect.OK, "waits for 1 ahead of it, the nearest #0"},
+			inspect.OK, "waits, with 1 ahead of it: the nearest is #0"},
 		"a persistent node at the head": {func(t *testing.T, s site) { s.put(t, path+"/lock-", "", stay, zk.PermAll) },
 			inspect.Problem, "tierlock break /locks/x -token "},
 		"a persistent node in the queue": {func(t *testing.T, s site) { s.queue(t, path); s.put(t, path+"/lock-", "", stay, zk.PermAll) },

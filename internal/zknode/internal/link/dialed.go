@@ -362,7 +362,7 @@ func (l *dialed) warnOfTick(s *Session) {
 	const usualTick = 2 * time.Second
 	timeout := s.Negotiated()
 	if raised := timeout > l.link.config.TTL; raised || timeout < 4*usualTick {
-		l.link.config.Logger.Warn("zklock: the session timeout may be too short for a safe lease during a network partition; "+
+		l.link.config.Logger.Warn("zklock: the session timeout may be too short: during a network partition the lease may end too late; "+
 			"it should be four times tickTime",
 			"granted", timeout, "asked for", l.link.config.TTL, "safe with tickTime up to", timeout/4)
 	}

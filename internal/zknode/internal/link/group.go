@@ -28,7 +28,7 @@ var (
 	// errAgain says that a request was not executed because another request of its group failed.
 	errAgain = errors.New("another request of the group has failed")
 	// errMisfit says that an answer does not fit its request. The outcome of the request is then unknown.
-	errMisfit = errors.New("the server answered something else than was asked")
+	errMisfit = errors.New("the server's answer does not fit the request")
 )
 
 // Gather is like Ask, for a transaction about nodes below path that may be followed by reads, or for reads alone. Such requests may leave

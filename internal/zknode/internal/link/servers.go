@@ -161,7 +161,7 @@ func (s *servers) find(ctx context.Context, names []string) error {
 // could not be looked up, and the address was found before.
 func dialError(server string, err, stale error) error {
 	if hungUp(err) {
-		err = fmt.Errorf("the server hung up on the dialer; it may have no TLS on this port: %w", err)
+		err = fmt.Errorf("the server closed the connection during the dial; it may have no TLS on this port: %w", err)
 	}
 	if stale != nil {
 		return fmt.Errorf("dial %s, at its last known address: %w; %w", server, err, stale)
@@ -182,7 +182,7 @@ func tlsAdvice(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer; the server hangs, or it is not ZooKeeper: "
 	case errors.As(err, &authority):
-		return "RootCAs of the configuration (see WithTLS) has to hold the authority of the server's certificate: "
+		return "RootCAs of the configuration (see WithTLS) has to contain the authority of the server's certificate: "
 	case errors.As(err, &name):
 		return "use a name that is in the server's certificate, or set ServerName (see WithTLS): "
 	case isAlert(err):

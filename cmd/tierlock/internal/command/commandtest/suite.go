@@ -372,7 +372,7 @@ func queueIsSeen(t *testing.T, s Site) {
 	s.want(t, "ls /see", 0, "no lock at /see or below it")
 	s.want(t, "who /seen/report", 0, `holds +tierlock .* pid `+pid+` billing`, `waits +tierlock .* run \S+`)
 	s.examine(t, "/seen/report", `tierlock on host .*, pid `+pid+`, label "billing"; holds the lock`,
-		`; waits for 1 ahead of it, the nearest #0`)
+		`; waits, with 1 ahead of it: the nearest is #0`)
 	queue := s.who(t, "/seen/report")
 	if h, w := queue[0], queue[1]; h.Token != hold.Token() || h.State != "holds" || h.Kind != "tierlock" || h.PID != os.Getpid() ||
 		w.State != "waits" || w.Waits != h.Node {
