@@ -37,7 +37,7 @@ func (s *store) listen(ctx context.Context, session string) {
 			failed = 0
 		}
 		if failed >= maxFailed && ctx.Err() == nil {
-			s.tier.Deafen(fmt.Errorf("the connection that listens: %w", err))
+			s.tier.Deafen(fmt.Errorf("the connection that listens for events: %w", err))
 		}
 	}
 }

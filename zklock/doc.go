@@ -84,8 +84,8 @@
 //
 // Only a write that a quorum has accepted renews the lease. Answers to reads and pings do not renew the lease. A server without a
 // connection to the leader, or a former leader, may still send such answers while the other servers end the session. The lease starts at
-// the latest request that the leader is proven to have received. A process sends a heartbeat every T/8, however many locks it has. The
-// heartbeat is a sync. While the process has a node in a queue, it sends a write that changes nothing after each sync.
+// the latest request that the leader is proven to have received. A process sends a heartbeat every T/8, however many locks it has. Each
+// heartbeat is a sync request. While the process has a node in a queue, it sends a write that changes nothing after each sync.
 //
 // Therefore the lease ends at least one margin before any server can grant the lock to another process, also during a partition between
 // servers. This promise has four assumptions:

@@ -18,7 +18,7 @@ func TestSettingsThatNoStoreCanDo(t *testing.T) {
 		"lease margin 7.501s: want at most half": func(s *Settings) { s.Margin = 7501 * time.Millisecond },
 		"release timeout -1s: negative":          func(s *Settings) { s.Release = -time.Second },
 		"nil logger":                             func(s *Settings) { s.Logger = nil },
-		"not printed":                            func(s *Settings) { s.Label = "a\nb" },
+		"not printable":                          func(s *Settings) { s.Label = "a\nb" },
 		"want 1s to":                             func(s *Settings) { s.TTL = math.MaxInt64 },
 	} {
 		s := Defaults

@@ -40,9 +40,9 @@ func Clean(s string) string {
 func checkLabel(label string) error {
 	switch {
 	case len(label) > maxText:
-		return fmt.Errorf("label of %d bytes: more than %d", len(label), maxText)
+		return fmt.Errorf("label of %d bytes: want at most %d", len(label), maxText)
 	case Clean(label) != label:
-		return fmt.Errorf("label has a character that is not printed: %s", Clean(label))
+		return fmt.Errorf("label has a character that is not printable: %s", Clean(label))
 	}
 	return nil
 }

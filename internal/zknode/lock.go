@@ -65,7 +65,7 @@ func (c *Client) Lock(path string, opts ...LockOption) (*Lock, error) {
 	case len(l.acl) == 0:
 		err = fmt.Errorf("empty ACL: %w", zk.ErrInvalidACL)
 	case len(l.data) > maxData:
-		err = fmt.Errorf("data of %d bytes: more than %d", len(l.data), maxData)
+		err = fmt.Errorf("data of %d bytes: want at most %d", len(l.data), maxData)
 	default:
 		return l, nil
 	}

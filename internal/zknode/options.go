@@ -107,7 +107,7 @@ func (o options) check() error {
 	case len(o.acl) == 0:
 		return errors.New("empty ACL")
 	case len(o.data) > maxData:
-		return fmt.Errorf("node data of %d bytes: more than %d", len(o.data), maxData)
+		return fmt.Errorf("node data of %d bytes: want at most %d", len(o.data), maxData)
 	case o.Dial == nil:
 		return errors.New("nil dial function")
 	case slices.ContainsFunc(o.Auth, func(c link.Credential) bool { return c.Scheme == "" }):

@@ -28,7 +28,7 @@ func TestDialRefusesBadOptionsByName(t *testing.T) {
 		{zknode.WithLeaseMargin(15 * time.Second), "lease margin 15s"}, // as long as the default session timeout
 		{zknode.WithACL(nil), "ACL"},
 		{zknode.WithDialContext(nil), "nil dial"},
-		{zknode.WithLabel("a\nb"), "not printed"},
+		{zknode.WithLabel("a\nb"), "not printable"},
 		{zknode.WithAuth("", []byte("u:p")), "auth without a scheme"},
 	} {
 		t.Run(tt.name, func(t *testing.T) { wantRefusal(t, addr, tt.name, tt.option) })

@@ -7,10 +7,10 @@ import (
 
 var contendedPromises = []promise{
 	{name: "contended", text: "A holder learns that another process waits, whether that process queued before or after the holder got the " +
-		"lock; the signal stays", test: contended},
+		"lock; the signal then stays set", test: contended},
 	{name: "contended-troubled", text: "A holder learns that another process waits, even if a message is lost",
 		test: contendedAlthoughLost},
-	{name: "uncontended", text: "A holder gets no signal of a waiting process while no process waits", test: uncontended},
+	{name: "uncontended", text: "While no process waits, a holder gets no signal of a waiting process", test: uncontended},
 }
 
 // The method news returns the time within which a holder has to learn of a waiter.

@@ -172,7 +172,8 @@ var readerContendedPromises = []promise{
 	{name: "readers-contended", text: "Each reader learns that a writer waits behind it, whether the writer queued before or after the " +
 		"reader got the lock",
 		test: readersContended},
-	{name: "readers-uncontended", text: "A reader gets no signal of a waiting process because of other readers", test: readersUncontended},
+	{name: "readers-uncontended", text: "If only readers wait behind a reader, this reader gets no signal of a waiting process",
+		test: readersUncontended},
 }
 
 func readersContended(s *scene) {

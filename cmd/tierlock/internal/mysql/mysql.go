@@ -36,7 +36,7 @@ const about = `    A URL with one server of MySQL or MariaDB, and the database. 
 
 // The map notes has the parts of the help about MySQL.
 var notes = map[string]string{
-	"run": "the database needs the tables of package mysqllock once: run tierlock migrate.",
+	"run": "the database needs the tables of package mysqllock: before the first use, run tierlock migrate.",
 	"ls": `a PATH need not begin with a slash, and / stands for all locks and semaphores in use in the
 database. It takes one query for the paths, and two for the queues of each.`,
 	"who": `SEQ is the place in the queue. "grace-period" marks the process that gets the lock when the grace

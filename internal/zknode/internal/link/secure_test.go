@@ -214,7 +214,7 @@ func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
 				f.set("zk1:2181", server)
 				_, err := tryDial(need.Within(t, 5*time.Second), f.config(), "zk1:2181")
 				wantErr(t, "Dial", err, zk.ErrNoServer)
-				wantMention(t, err, "handshake with zk1:2181", "the server may want a client certificate that it trusts")
+				wantMention(t, err, "handshake with zk1:2181", "the server may require a client certificate that it trusts")
 			})
 		})
 	}

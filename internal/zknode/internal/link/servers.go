@@ -178,7 +178,7 @@ func tlsAdvice(err error) string {
 	)
 	switch {
 	case hungUp(err), errors.As(err, &other):
-		return "this may be a port without TLS; use the server's secureClientPort, or no WithTLS: "
+		return "this may be a port without TLS; use the server's secureClientPort, or leave out WithTLS: "
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer; the server hangs, or it is not ZooKeeper: "
 	case errors.As(err, &authority):
@@ -191,7 +191,7 @@ func tlsAdvice(err error) string {
 	return ""
 }
 
-const refusedCertificate = "the server may want a client certificate that it trusts (Certificates of the configuration, see WithTLS): "
+const refusedCertificate = "the server may require a client certificate that it trusts (Certificates of the configuration, see WithTLS): "
 
 // handshakeError adds the probable reason to err, if the connection ended before the answer.
 func handshakeError(err error, secure bool) error {
