@@ -61,8 +61,9 @@ func (t *term) check() error {
 }
 
 // Publish saves up to 16 KiB of data beside the lock, for example the address at which this process serves. [Election.Observe] delivers the
-// data with the leader, in any process. Publish replaces what the leader has published before. The data belongs to the term of the leader:
-// Observe never delivers it with a later leader. The data is the value of the lock ([tier.Hold.Save]), so save no other value there.
+// data with the leader, in any process. Publish replaces the data that the leader has published before. The data belongs to the term of the
+// leader: Observe never delivers it with a later leader. The data is the value of the lock ([tier.Hold.Save]), so save no other value
+// there.
 //
 // Publish takes one round trip, or two for the first value on ZooKeeper. If the answer is lost, Publish repeats the write until the store
 // answers, ctx ends, or this process stops leading. The error wraps:

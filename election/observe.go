@@ -30,7 +30,7 @@ func (e *Election) Leader(ctx context.Context) (tier.Contender, error) {
 	return queue[0], nil
 }
 
-// An Observation is a leader with what it has published.
+// An Observation is a leader, together with the data that it has published.
 type Observation struct {
 	tier.Contender
 	// Published is what this leader published last ([Election.Publish]), as far as the observer knows. It is nil until the leader publishes,
@@ -38,8 +38,8 @@ type Observation struct {
 	Published []byte
 }
 
-// Observe returns a sequence of leaders with what they have published, beginning with the current leader. A leader appears when Observe
-// first sees it, and again after each change of the data that it has published. Terms never decrease.
+// Observe returns a sequence of leaders, beginning with the current leader. Each element contains the data that the leader has published. A
+// leader appears when Observe first sees it, and again after each change of the data that it has published. Terms never decrease.
 //
 //	for leader, err := range e.Observe(ctx) {
 //

@@ -30,7 +30,7 @@
 // The package works with InnoDB tables in MySQL 8.0 or later, in MariaDB 10.6 or later, and in servers that are built from them. The driver
 // is go-sql-driver/mysql. The tests run on MariaDB 10.11. The command make compat runs them on Debian's MySQL, which was version 9.7.
 //
-// For a server on which the promises cannot be kept, [New] returns an error that says why:
+// If the promises cannot be kept on a server, [New] returns an error that says why. These servers are refused:
 //
 //   - a node of a Galera cluster (wsrep_on), because a lock on a row has no effect on the other nodes;
 //   - a member of a replication group with several primaries; a group in single-primary mode works;
@@ -96,7 +96,7 @@
 // executes that renewal, which is later. The session lasts for the whole TTL. Therefore the lease ends before the session. The server never
 // renews a session that has expired. The lease assumes that the clock of the server (SYSDATE) is not set forward by more than the margin.
 //
-// # How a process hears of its turn
+// # How a process learns of a grant
 //
 // MySQL and MariaDB have no notifications. Instead, each process has one connection that listens. On this connection, a statement waits in
 // the server (GET_LOCK) until there is an event for the session, such as a grant. A procedure that changes a queue commits the event, and

@@ -12,8 +12,8 @@
 //
 // Package tier documents the lock, which is the same on every store. This page documents only what is special about Redis.
 //
-// The lock at path is the key path, in the form that the command SET path id NX PX creates: its value is the ID of the holder, and it
-// expires with the lease. The lock has three further keys: {path}:tierlock:queue, {path}:tierlock:leases and {path}:tierlock:state. If path
+// The lock at path is the key path. The key has the form that SET path id NX PX creates. Its value is the ID of the holder. The key expires
+// when the lease ends. The lock has three further keys: {path}:tierlock:queue, {path}:tierlock:leases and {path}:tierlock:state. If path
 // contains a hash tag, these keys use that hash tag. One script executes every operation, and uses the clock of the server.
 //
 // # Other locks on the same key
@@ -83,7 +83,7 @@
 //
 //   - Leases end by the wall clock of the server. If the clock is stepped forward, leases end early, and a lock can have two holders.
 //     Configure the server's time synchronization to slew the clock. If the clock of a new primary is behind by more than the duration of
-//     the failover, it may issue lower tokens.
+//     the failover, the new primary may issue lower tokens.
 //   - Exclusion with locks of other libraries does not survive a failover or a restart that lost data.
 //   - A process can be paused after it has checked the lock and before it writes. Pass [tier.Hold.Token] to the resource, or use [Eval] if
 //     the data is in the same Redis.
@@ -141,6 +141,6 @@
 //
 // # Log lines
 //
-// In addition to the lines of [tier.WithLogger], redislock logs two lines: at level WARN if the configuration of the server is not safe,
-// and at level INFO if the configuration cannot be read.
+// In addition to the lines of [tier.WithLogger], redislock logs two lines. At level WARN, it reports that the configuration of the server
+// is not safe. At level INFO, it reports that it cannot read the configuration.
 package redislock

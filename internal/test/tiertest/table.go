@@ -1,11 +1,11 @@
 package tiertest
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -152,18 +152,26 @@ func read(table string) (store string, groups map[string][]Row) {
 	return store, groups
 }
 
-// The function digest returns one result for a group: the result that all its promises have in common, or the results of those that are not
-// kept.
+// The function digest returns one result for a group. If some of its promises are kept, digest lists the other promises. If no promise is
+// kept, digest lists the results.
 func digest(rows []Row) string {
-	all := rows[0].Result
-	var not []string
+	kept := false
+	var results, not []string
 	for _, row := range rows {
-		if row.Result != rows[0].Result {
-			all = ""
+		if row.Result == Kept {
+			kept = true
+			continue
 		}
-		if row.Result != Kept {
-			not = append(not, row.Promise+": "+row.Result)
+		not = append(not, fmt.Sprintf("%s (%s)", row.Promise, row.Result))
+		if !slices.Contains(results, row.Result) {
+			results = append(results, row.Result)
 		}
 	}
-	return cmp.Or(all, strings.Join(not, "; "))
+	switch {
+	case not == nil:
+		return Kept
+	case !kept:
+		return strings.Join(results, "; ")
+	}
+	return Kept + ", except: " + strings.Join(not, "; ")
 }

@@ -29,7 +29,7 @@ func TestASummaryHasARowForEachGroupAndSaysWhatIsNotKept(t *testing.T) {
 	for _, g := range groups[:len(groups)-1] {
 		want.WriteString("| " + g.text + " | kept | kept |\n")
 	}
-	want.WriteString("| " + last.text + " | kept | " + last.promises[len(last.promises)-1].text + ": not available: why |\n")
+	want.WriteString("| " + last.text + " | kept | kept, except: " + last.promises[len(last.promises)-1].text + " (not available: why) |\n")
 	want.WriteString("<!-- /promises -->\nbelow\n")
 	write(doc, want.String())
 	Summarize(t, doc, full, part)

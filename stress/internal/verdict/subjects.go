@@ -68,7 +68,7 @@ var peers = []Subject{
 		Lease: "the `ttl` of `Obtain`; no default", Tells: "an error of `Refresh`, which the program calls each third of the lease",
 		Limits: []Limit{{
 			Text:   "TTL returns the remaining time-to-live. Returns 0 if the lock has expired.",
-			Source: "[package redislock](https://pkg.go.dev/github.com/bsm/redislock#Lock.TTL); the program would have to ask each time",
+			Source: "[package redislock](https://pkg.go.dev/github.com/bsm/redislock#Lock.TTL); the program would have to call TTL before each use",
 		}},
 	},
 	{
