@@ -61,7 +61,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	})
 	need.Has(t, "without a pool", fmt.Sprint(need.ErrOf(New(t.Context(), nil))), "nil pool")
 	db.SetMaxOpenConns(minPool - 1)
-	need.Has(t, "a small pool", fmt.Sprint(need.ErrOf(New(t.Context(), db))), "set at least 8 by SetMaxOpenConns")
+	need.Has(t, "a small pool", fmt.Sprint(need.ErrOf(New(t.Context(), db))), "set a limit of at least 8 with SetMaxOpenConns")
 }
 
 // elsewhere is an option of another package.
