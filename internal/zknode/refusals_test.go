@@ -32,7 +32,7 @@ func TestAStrayChildIsNamed(t *testing.T) {
 		"lock--000000005":     {negative, "negative"},
 		"lock--0000000001":    {negative, "negative"},
 		"__lock__-2147483648": {negative, "negative"},
-		"a-lock-0000000003":   {map[string]func(*zknode.Lock, context.Context) error{"Acquire": acquireOnce}, "the same number as the node of this process"},
+		"a-lock-0000000003":   {map[string]func(*zknode.Lock, context.Context) error{"Acquire": acquireOnce}, "same number as the node"},
 	} {
 		t.Run(stray, func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -59,7 +59,7 @@ func (s *screen) lines(sight inspect.Sight, height int) []string {
 	} else if sight.GracePeriod != nil {
 		state += "; " + sight.GracePeriod.Error()
 	} else if !sight.Complete {
-		state += "; there are more locks than -limit lets it look at"
+		state += "; there are more locks than -limit"
 	}
 	lines := []string{fmt.Sprintf("%s  %s  %s", clean(s.path), sight.At.Format("15:04:05"), state), ""}
 	var text bytes.Buffer
