@@ -14,9 +14,9 @@ import (
 
 // New returns a registry of locks in etcd. It blocks until etcd has granted a lease or ctx ends: give ctx a deadline.
 //
-// If an option is wrong, or etcd refuses a request because of a missing permission, New fails at once. If etcd cannot be reached, the
-// error wraps the cause of ctx and names the endpoints. After an error nothing is left in etcd. The end of ctx has no effect after New has
-// returned.
+// If an option is wrong, or etcd refuses a request because of a missing permission, New fails at once. If etcd cannot be reached, the error
+// wraps the cause of ctx and names the endpoints. If New returns an error, it leaves no data in etcd. The end of ctx has no effect after
+// New has returned.
 //
 // Close the registry before the client. Closing the registry revokes the lease. If the client is closed first, all locks are lost at once.
 //
@@ -46,9 +46,9 @@ func New(ctx context.Context, client *clientv3.Client, opts ...tier.RegistryOpti
 //
 // If the error wraps [tier.ErrUnknown], the outcome is ambiguous, because no answer arrived in time. The ops may still take effect, but not
 // after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process. If the
-// outcome is still unknown at the release, the locks go back to etcd. After any other error the ops have changed nothing. Such an error
-// wraps [tier.ErrLost] or [tier.ErrReleased], is a refusal by etcd, or says that ctx had already ended, or that the locks belong to
-// different registries.
+// outcome is still unknown at the release, the locks go back to etcd. After any other error the data is unchanged. Such an error wraps
+// [tier.ErrLost] or [tier.ErrReleased], is a refusal by etcd, or says that ctx had already ended, or that the locks belong to different
+// registries.
 func Txn(ctx context.Context, guard tier.Guard, ops ...clientv3.Op) (resp *clientv3.TxnResponse, err error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

@@ -26,7 +26,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 	}, map[string]tier.RegistryOption{
 		"lease TTL 1.5s: want a multiple of 1s": tier.WithLeaseTTL(1500 * time.Millisecond),
 		"want 1s to":                            tier.WithLeaseTTL(1 << 62),
-		"not printable":                           tier.WithLabel("a\nb"),
+		"not printable":                         tier.WithLabel("a\nb"),
 		"linger -1ns":                           tier.WithLinger(-1),
 		"option of type <nil>":                  nil,
 		"option of type etcdlock.elsewhere":     elsewhere{},

@@ -458,7 +458,7 @@ func (s *store) ask(ctx context.Context, path string) error {
 			return nil
 		}
 		if !p.ours {
-			return denied{fmt.Errorf("the key %s belongs to another library, which does not read requests to release: %w",
+			return denied{fmt.Errorf("the key %s belongs to another library, which ignores requests to release the lock: %w",
 				second.Text(p.key), errors.ErrUnsupported)}
 		}
 		if p.Asked {

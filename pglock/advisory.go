@@ -323,7 +323,7 @@ func (s *advisory) askOnce(ctx context.Context, key string) (unaware bool, err e
 		case !p.granted || p.Asked:
 			continue
 		case !p.ours:
-			return false, fmt.Errorf("server process %s belongs to another program, which does not read requests to release: %w",
+			return false, fmt.Errorf("server process %s belongs to another program, which ignores requests to release the lock: %w",
 				p.ID, errors.ErrUnsupported)
 		}
 		unaware = true

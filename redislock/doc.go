@@ -121,7 +121,8 @@
 //
 // The program owns the client. With a ClusterClient, set ReadTimeout to at most a sixth of the TTL; Close may take this time if Redis does
 // not answer. A Redis user needs access to the keys above and to the channels tierlock:*. With a ClusterClient, the user also needs the
-// commands that this client sends itself. Without CONFIG GET, grace periods are twelve seconds longer. The user needs these commands:
+// commands that this client sends itself. If the user may not run CONFIG GET, grace periods are twelve seconds longer. The user needs these
+// commands:
 //
 //	+eval +evalsha +info +ping +publish +subscribe +time +type +get +set +del +pexpire +persist +pttl +hget +hmget
 //	+hset +hdel +zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore

@@ -52,8 +52,8 @@ var errAgain = errors.New("the server has executed the script, but its answer is
 // args as with EVAL, and returns at most one value. Eval returns this value as int64, string, []any or nil. In a cluster, the locks and
 // the keys must share a slot; use a hash tag. Scripts of one hold are executed one after another.
 //
-// The script has changed nothing if the error wraps [tier.ErrLost] or [tier.ErrReleased], or says that ctx had already ended, or that the
-// locks belong to different registries or slots. If the script itself fails, its earlier writes stay, as with EVAL. If the error wraps
+// The data is unchanged if the error wraps [tier.ErrLost] or [tier.ErrReleased], or says that ctx had already ended, or that the locks
+// belong to different registries or slots. If the script itself fails, its earlier writes stay, as with EVAL. If the error wraps
 // [tier.ErrUnknown], the outcome is ambiguous, because no answer arrived in time. The script may still be executed, at most once, and not
 // after another process has acquired one of the locks. Until the outcome is known, the locks are not handed off within this process. If the
 // outcome is still unknown at the release, the locks go back to Redis.

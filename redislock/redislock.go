@@ -13,7 +13,8 @@ import (
 // blocks until Redis has answered or ctx ends: give ctx a deadline.
 //
 // If an option is wrong, or Redis refuses a request that every lock needs, New fails at once. If Redis cannot be reached, the error wraps
-// the cause of ctx and names the address. After an error nothing is left in Redis. The end of ctx has no effect after New has returned.
+// the cause of ctx and names the address. If New returns an error, it leaves no data in Redis. The end of ctx has no effect after New has
+// returned.
 //
 // Close the registry before the client. If the client is closed first, all locks are lost at once.
 //

@@ -111,7 +111,7 @@ func (s *store) answered(c queue.Command, words []string) (a queue.Answer) {
 	case c.Op == queue.List:
 		a.Queue, err = s.list(words)
 	case c.Op == queue.Ask && len(words) == 1:
-		err = fmt.Errorf("the key belongs to another library, which does not read requests to release: %w", errors.ErrUnsupported)
+		err = fmt.Errorf("the key belongs to another library, which ignores requests to release the lock: %w", errors.ErrUnsupported)
 		return queue.Answer{Outcome: queue.Denied, Err: err}
 	case slices.Equal(words, []string{"gone"}):
 		return queue.Answer{Outcome: queue.Gone}

@@ -215,7 +215,7 @@ func (m *Mutex) Revoke(ctx context.Context) error {
 //   - [ErrUnknown] if the answer is lost and ctx ends before a retry is answered. The contender may have been removed, or may still be
 //     removed. Call Break again: [ErrReleased] then means that the contender is removed.
 //   - the cause of ctx, together with [ErrUnavailable] if the store could not be reached; [ErrClosed]; or an error of the store, such as a
-//     missing permission, which Break returns at once. If the error does not wrap ErrUnknown, Break has removed no contender.
+//     missing permission, which Break returns at once. If the error does not wrap ErrUnknown, Break has not removed a contender.
 //   - [errors.ErrUnsupported] for an advisory lock of PostgreSQL.
 //
 // In ZooKeeper and etcd, Break also removes contenders of other libraries. In Redis, contenders of other libraries have no token.

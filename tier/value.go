@@ -33,7 +33,7 @@ var errReads = errors.New("a read hold cannot save a value")
 // Save takes one round trip, or two for the first value on ZooKeeper. It repeats a write whose answer was lost, until the store answers,
 // ctx ends, or the lock is lost. The writes of one hold take effect in the order of the calls.
 //
-// Save has changed nothing if its error
+// The value is unchanged if the error
 //   - wraps [ErrLost] or [ErrReleased];
 //   - is a refusal by the store, such as a missing permission;
 //   - says that ctx had ended before the call, that data is longer than 16 KiB, or that the hold is a read hold.

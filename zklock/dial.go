@@ -53,9 +53,9 @@ func Dial(ctx context.Context, connect string, opts ...tier.RegistryOption) (*ti
 //
 // If the error wraps [tier.ErrUnknown], the outcome is ambiguous: the answer was lost, or ctx ended before the answer. If ctx ended, the
 // error also wraps its cause. The operations may still take effect, but not after another process has acquired one of the locks. Until the
-// outcome is known, these locks are not handed off within this process. After any other error the operations have changed nothing. Such an
-// error wraps [tier.ErrLost] or [tier.ErrReleased], comes from one of the operations, or says that ctx had already ended, or that the locks
-// belong to different registries.
+// outcome is known, these locks are not handed off within this process. After any other error the data is unchanged. Such an error wraps
+// [tier.ErrLost] or [tier.ErrReleased], comes from one of the operations, or says that ctx had already ended, or that the locks belong to
+// different registries.
 func Multi(ctx context.Context, guard tier.Guard, ops ...any) ([]zk.MultiResponse, error) {
 	locks, err := tier.GuardOf(guard)
 	if err != nil {

@@ -52,11 +52,11 @@ type inFlags struct{ error }
 
 func (e inFlags) Error() string {
 	return strings.NewReplacer(
-		"RootCAs of the configuration (see WithTLS) has to hold", "-tls-ca has to name",
-		"set ServerName (see WithTLS)", "say with -tls-server-name which one it is",
+		"RootCAs of the configuration (see WithTLS) has to contain", "-tls-ca has to name",
+		"set ServerName (see WithTLS)", "pass the name in the certificate with -tls-server-name",
 		"(Certificates of the configuration, see WithTLS)", "(-tls-cert and -tls-key)",
 		"that it trusts (see WithTLS)", "that it trusts (-tls-cert and -tls-key)",
-		"no WithTLS", "no -tls flag",
+		"leave out WithTLS", "leave out the -tls flags",
 		"WithTLS", "-tls",
 	).Replace(e.error.Error())
 }

@@ -68,7 +68,7 @@ func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 		{"an HTTP server that answers anything", answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n"), nil, []string{"this is an HTTP server"}},
 		{
 			"a TLS server that hangs up", secure.Listener.Addr().String(), nil,
-			[]string{"hung up", "may want TLS", "WithTLS", "secureClientPort", "maxClientCnxns"},
+			[]string{"hung up", "may require TLS", "WithTLS", "secureClientPort", "maxClientCnxns"},
 		},
 		{"a TLS server that sends an alert", answering(t, "\x15\x03\x01\x00\x02\x02\x46"), nil, []string{"wants TLS", "WithTLS", "clientPort"}},
 		{"a server that sends what is no alert", answering(t, "\x15\x04\x01\x00\x02\x02\x46"), nil, []string{"not ZooKeeper's protocol"}},

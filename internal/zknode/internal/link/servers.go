@@ -195,9 +195,9 @@ const refusedCertificate = "the server may require a client certificate that it 
 
 // handshakeError adds the probable reason to err, if the connection ended before the answer.
 func handshakeError(err error, secure bool) error {
-	suspect := "may want TLS (see WithTLS and its secureClientPort)"
+	suspect := "may require TLS (see WithTLS and its secureClientPort)"
 	if secure {
-		suspect = "may want a client certificate that it trusts (see WithTLS)"
+		suspect = "may require a client certificate that it trusts (see WithTLS)"
 	}
 	switch {
 	case isAlert(err): // from TLS 1.3 on, a server checks the client's certificate after the client has finished its handshake
