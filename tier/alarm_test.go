@@ -10,7 +10,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A stopped process was paused, and checks its wait late. Its clock is then later than the time of the alarm's timer.
+// A stopped process stands for a process that was paused and therefore checks a wait too late. The clock that it reads is an hour ahead of
+// the time for which the alarm was set.
 type stopped struct {
 	mu     sync.Mutex // guards the fields below
 	alarm  alarm

@@ -82,7 +82,7 @@ func TestAcquireAllHoldsNothingAfterAnError(t *testing.T) {
 	})
 }
 
-// Invalid arguments are refused before any command is sent.
+// AcquireAll refuses invalid arguments before it sends any command.
 func TestAcquireAllRefusesBeforeItAcquires(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -125,7 +125,7 @@ func TestAcquireAllEntersAgain(t *testing.T) {
 	})
 }
 
-// The writer's side is acquired first, because a reader cannot become a writer.
+// AcquireAll acquires the writer's side first, because a holder of the reader's side cannot become a writer.
 func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		rw := process(t, s).RWMutex("/locks/b")
@@ -170,7 +170,7 @@ func TestABundleReleasesInReverseAndOnce(t *testing.T) {
 	})
 }
 
-// If one hold of a bundle was released on its own, the bundle is invalid. Its other holds are still released.
+// If one hold of a bundle was released on its own, the bundle reports that it was released. Its Release still releases the other holds.
 func TestABundleOfWhichOneHoldWasReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, b, c := abc(process(t, s))
@@ -222,7 +222,7 @@ func TestALockThatIsLostWhileOthersAreWaitedForEndsTheWait(t *testing.T) { // I7
 	})
 }
 
-// The last lock is being acquired when another one is lost.
+// A lock that AcquireAll already has may be lost while it acquires the last one. Then AcquireAll returns an error and no lock.
 func TestAcquireAllReturnsNoLockThatIsLost(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		first := process(t, s)
@@ -243,7 +243,8 @@ func TestABundleOfNothing(t *testing.T) {
 	wantErr(t, "Err after Release", bundle.Err(), tier.ErrReleased)
 }
 
-// A long hold may be asked for a new context for each request. It drops the contexts that have ended.
+// A program with a long hold may call Context for each request. The hold forgets contexts that have ended, or its memory would grow without
+// limit.
 func TestFewContextsThatHaveEndedAreKept(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a, b, _ := abc(process(t, s))

@@ -20,7 +20,7 @@ func benchMutex(b *testing.B, opts ...tier.Option) *tier.Mutex {
 	return locks.Mutex("/bench/lock")
 }
 
-// turn acquires and releases the lock. It uses no test helpers, because these would take longer than the rest.
+// turn acquires and releases the lock. It uses no test helpers, because a helper would take longer than the lock.
 func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
 	if hold, err := mu.Acquire(ctx); err != nil {
 		b.Error(err)
@@ -29,7 +29,8 @@ func turn(ctx context.Context, b *testing.B, mu *tier.Mutex) {
 	}
 }
 
-// BenchmarkLinger measures a goroutine that acquires and releases a lock whose contender lingers. Goals of stress refer to its name.
+// BenchmarkLinger measures a goroutine that acquires and releases a lock whose contender lingers. The goals in stress/internal/bench use
+// this name.
 func BenchmarkLinger(b *testing.B) {
 	mu, ctx := benchMutex(b, tier.WithLinger(time.Minute)), b.Context()
 	for b.Loop() {
@@ -37,7 +38,7 @@ func BenchmarkLinger(b *testing.B) {
 	}
 }
 
-// BenchmarkReentry acquires and releases a lock that the context already holds. Goals of stress refer to its name.
+// BenchmarkReentry acquires and releases a lock that the context already holds. The goals in stress/internal/bench use this name.
 func BenchmarkReentry(b *testing.B) {
 	mu := benchMutex(b)
 	ctx := need.Get(mu.Acquire(b.Context()))(b).Context(b.Context())
@@ -46,7 +47,7 @@ func BenchmarkReentry(b *testing.B) {
 	}
 }
 
-// BenchmarkHandOff measures acquisitions by a hundred goroutines of one process. Goals of stress refer to its name.
+// BenchmarkHandOff measures acquisitions by a hundred goroutines of one process. The goals in stress/internal/bench use this name.
 func BenchmarkHandOff(b *testing.B) {
 	mu, ctx := benchMutex(b), b.Context()
 	b.SetParallelism(50)

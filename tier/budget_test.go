@@ -20,7 +20,7 @@ import (
 )
 
 // contend starts eight goroutines in each process. They acquire the lock again and again, until it was transferred rounds times for each
-// process. contend returns for how long each process held the lock, and how long all of that took.
+// process. contend returns how long each process held the lock, and how long the whole run took.
 func contend(t *testing.T, mutexes []*tier.Mutex, section func(process int) time.Duration, rounds int) (
 	had []time.Duration, took time.Duration,
 ) {
@@ -72,8 +72,8 @@ func wantEqual(t *testing.T, had []time.Duration) {
 	}
 }
 
-// docs/stores.md has a formula for the fraction of the time in which a lock is in use. The formula depends on how long a transfer
-// between processes takes.
+// docs/stores.md gives a formula for the share of the time in which a lock is in use. The test compares the formula with measured values
+// for several transfer times and budgets.
 func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
 	const section = time.Millisecond
 	use := func(t *testing.T, transfer, budget time.Duration) (percent float64) {
@@ -100,7 +100,8 @@ func TestTimeInUseIsWhatTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// A process holds the lock for the budget and a part of its last section. That does not depend on the sections of the other process.
+// A process holds the lock for the budget and the rest of the section that runs when the budget ends. The length of the other process's
+// sections makes no difference.
 func TestProcessesWithUnlikeSections(t *testing.T) { // I11
 	const budget, short, rounds = 20 * time.Millisecond, time.Millisecond, 100
 	for _, long := range []time.Duration{7 * time.Millisecond, 19 * time.Millisecond, 100 * time.Millisecond} {

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Code of the program that the library calls may end in these ways.
+// These are the ways in which a callback of the program may end.
 var ends = map[string]func(){
 	"panics":             func() { panic("a test") },
 	"ends the goroutine": runtime.Goexit,
@@ -99,7 +99,7 @@ func TestABundleIsReleasedHoweverACallbackEnds(t *testing.T) {
 	})
 }
 
-// Close returns in time, whatever code of the program blocks.
+// Close returns in time even if a callback of the program hangs or calls Close.
 func TestCloseReturnsWhateverCodeOfTheProgramDoes(t *testing.T) {
 	for how, hangs := range map[string]bool{"hangs": true, "calls Close": false} {
 		each(t, map[string]string{

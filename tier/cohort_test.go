@@ -14,9 +14,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// If goroutines wait when the owner releases the lock, a requeue removes the owner's contender and enters a new one in the same command.
-// A goroutine that arrives later queues after the removal. In both cases, nobody gets the lock before the process knows that the removal
-// was executed.
+// If goroutines wait when the owner releases the lock, a requeue removes the owner's contender and enters a new one in the same command. A
+// goroutine that arrives later queues after the removal. In both cases, no goroutine gets the lock before the process knows that the
+// removal was executed.
 func TestNodeGoesBeforeTheGateOpens(t *testing.T) { // I3 I4
 	each(t, map[string]bool{"for a waiter": true, "for a latecomer": false}, func(t *testing.T, s *memory.Server, waits bool) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -60,7 +60,7 @@ func TestAcquireWithDoneContextSendsNothing(t *testing.T) {
 	})
 }
 
-// The place in the queue belongs to the process. The waiter that was the first may give up, and the process keeps the place.
+// The place in the queue of the store belongs to the process. The process keeps its place even if the goroutine that queued first gives up.
 func TestWaiterThatGivesUpDoesNotCostTheProcessItsPlace(t *testing.T) { // I9
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		holder, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
@@ -88,9 +88,9 @@ func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*call[
 	return times(n, func() *call[*tier.Hold] { return start(ctx, mu).blocked(t) })
 }
 
-// With rounds, all goroutines that waited when the process got the lock are served, in order, before another process. It does not matter
-// whether an Acquire or a TryAcquire got the lock. If one of these waiters gives up, no later goroutine gets its turn. Nor does a later
-// goroutine get a turn if the contender lingered in between.
+// With rounds, all goroutines that waited when the process got the lock are served, in order, before another process. It makes no
+// difference whether an Acquire or a TryAcquire got the lock. If one of these waiters gives up, no goroutine that came later gets its turn
+// instead. The same is true if the contender lingered in between.
 func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { // I6 I11
 	for _, way := range []string{"Acquire", "TryAcquire", "lingered"} {
 		t.Run(way, func(t *testing.T) {
@@ -146,13 +146,13 @@ func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { //
 	}
 }
 
-// If another process waits behind a contender, the release itself removes the contender. It does not leave that to the background.
+// If another process waits behind a contender, Release itself removes the contender, instead of leaving that to a background task.
 func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Hour)), process()
 		hold := acquire(t, mu)
 		next := start(soon(t), other).blocked(t)
-		waittest.Grant(hold).Contended().C() // a waiter of this process has already asked for this channel, and has left
+		waittest.Grant(hold).Contended().C() // as if a waiter of this process had asked for this channel before and had left
 		synctest.Wait()
 		answerLate(s, queue.Leave, time.Second)
 		begun := time.Now()
@@ -162,13 +162,13 @@ func TestNodeThatOthersWaitForDoesNotLinger(t *testing.T) {
 	})
 }
 
-// A lingering contender is removed when its time is over. Nothing is left.
+// A lingering contender is removed when its time is over. The test then finds no contender and no state.
 func TestLingerEnds(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process(tier.WithLinger(time.Minute))
 		release(t, acquire(t, mu))
 		<-time.After(30 * time.Second)
-		release(t, acquire(t, mu)) // the minute begins again
+		release(t, acquire(t, mu)) // each release starts the minute again
 		<-time.After(59 * time.Second)
 		wantQueue(t, s, "59 s after the last release", 1)
 		s.Script(func(string, queue.Command) memory.Fault { return memory.Fault{Before: time.Millisecond} })
@@ -180,7 +180,7 @@ func TestLingerEnds(t *testing.T) {
 	})
 }
 
-// A lingering contender is not a hold. Its own process lists it as lingering. Other processes list it as a contender that may linger.
+// A lingering contender is not a hold. Contenders lists it as lingering in its own process, and as one that may linger in other processes.
 func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(tier.WithLinger(time.Minute)), process()
@@ -200,7 +200,8 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 	})
 }
 
-// Without a connection, a process does not know whether another process waits. The lease may also be about to end.
+// Without a connection, a process cannot see whether another process waits, and its lease may be about to end. Therefore it neither hands
+// the lock off nor lets it linger.
 func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		bubble(t, func(t *testing.T, s *memory.Server) {
@@ -226,7 +227,8 @@ func TestNodeIsNeitherHandedOffNorKeptWhileTheConnectionIsDown(t *testing.T) {
 	}
 }
 
-// A waiter was chosen and gives up at the same moment. It passes the contender on to the next waiter, unless the contender is lost.
+// A waiter that was chosen as the next owner may give up at that moment. It passes the contender on to the next waiter, but never a
+// contender that is lost.
 func TestLostNodeIsNotOffered(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
@@ -244,7 +246,8 @@ func TestLostNodeIsNotOffered(t *testing.T) {
 	})
 }
 
-// When the lease ends, a new acquisition may begin before the loss is processed.
+// A new acquisition may begin after the lease has ended and before the process handles the loss. It must not get the lost contender that
+// lingers.
 func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 	for range 50 {
 		metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {

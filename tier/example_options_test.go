@@ -31,8 +31,7 @@ func ExampleHoldFrom() {
 	// <nil>
 }
 
-// Goroutines that share the context of a hold share the hold. If goroutines must not share the hold, start them with a context without
-// it.
+// Goroutines that share the context of a hold share the hold. WithoutHold makes a context for goroutines that must not share it.
 func ExampleWithoutHold() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

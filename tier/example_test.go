@@ -14,13 +14,13 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"). The examples use a ZooKeeper of their own.
+// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"). It starts a ZooKeeper in memory, for one example.
 func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
 	all, disconnect := connectAll(ctx, 1)
 	return all[0], disconnect
 }
 
-// connectAll does the same as connect, for several processes.
+// connectAll is like connect, for n processes that use the same ZooKeeper.
 func connectAll(ctx context.Context, n int) (all []*tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
 	for range n {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A sweep takes hours. It yields to any other process, but only after it has done some work. If all processes do so, each hold does
+// A sweep takes hours. It yields to any other process, but only after it has done some work. If all processes do the same, each hold does
 // enough work to be worth the transfer of the lock.
 func ExampleHold_Contended() {
 	ctx := context.Background()
@@ -51,7 +51,7 @@ func ExampleHold_Contended() {
 	// <nil>
 }
 
-// An operator asks for a lock. The holder has nothing to do at the moment.
+// An operator asks for a lock whose holder is idle. The holder sees the request and releases the lock.
 func ExampleHold_RevokeRequested() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx)

@@ -26,7 +26,7 @@ func Derived(h *Hold) int {
 // MutexOf returns the mutex with which a hold was acquired.
 func MutexOf(h *Hold) *Mutex { return h.own.mutex }
 
-// Offer does what a chosen waiter does that gives up: it offers the contender of a hold to the next waiter. The hold must not have been
+// Offer acts as a chosen waiter that gives up: it offers the contender of the hold h to the next waiter. The hold must not have been
 // released.
 func Offer(h *Hold) {
 	c := h.own.cohort
@@ -53,7 +53,8 @@ func RWSibling(m *Mutex) *RWMutex { return m.registry.RWMutex(m.Path()) }
 // RegistryOf returns the registry of a lock.
 func RegistryOf(m *RWMutex) *Registry { return m.writer.registry }
 
-// LeaveServed takes permits and then calls the function then. After that it does what a waiter does whose context ends at that moment.
+// LeaveServed acquires permits and calls then. After that it acts as a waiter whose context ends at the moment in which it gets its
+// permits.
 func LeaveServed(ctx context.Context, s *Semaphore, k int, then func()) error {
 	p := s.registry.join(s.at, s).(*pool)
 	defer p.part()
@@ -76,7 +77,7 @@ func StandingWait(s second.Standing) (w Wait) {
 	return w
 }
 
-// Expire does what the timer for kept permits does when it fires. A timer may still fire if it is stopped too late.
+// Expire acts as the timer for kept permits that fires. A timer that is stopped too late may still fire.
 func Expire(s *Semaphore) {
 	p := s.registry.join(s.at, s).(*pool)
 	defer p.part()

@@ -25,16 +25,16 @@ type crew struct {
 	section    func(*rand.Rand) time.Duration
 }
 
-// The function exponential returns a function for random section lengths. Their mean is mean.
+// The function exponential returns a function for random lengths of sections, with an exponential distribution and the given mean.
 func exponential(mean time.Duration) func(*rand.Rand) time.Duration {
 	return func(r *rand.Rand) time.Duration { return time.Duration(r.ExpFloat64() * float64(mean)) }
 }
 
-// A share says how much of the lock a crew has had.
+// A share is the part of the time for which one crew had the lock.
 type share struct {
 	had     time.Duration // the total length of its sections
 	tenures int           // how often the lock has come to it from another process
-	away    time.Duration // the longest time between two of its sections in which other crews had the lock
+	away    time.Duration // the longest time between two of its sections while other crews had the lock
 	ended   time.Time     // the end of its last section
 }
 
@@ -127,8 +127,8 @@ func carry(to, from net.Conn, takes func() time.Duration) {
 
 func after(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// An earlier design kept the lock from one process: a far process asked for a larger budget, and each near process read that at another
-// time.
+// In an earlier design, a far process asked for a larger budget. Near processes learned of that at different times, which kept the lock
+// from one of them.
 func TestAFarProcessLeavesEqualSharesToEqualOnes(t *testing.T) {
 	for far, near := range map[time.Duration]int{5 * time.Millisecond: 3, 20 * time.Millisecond: 6, 100 * time.Millisecond: 3} {
 		t.Run(fmt.Sprintf("%d near, and one at %v", near, far), func(t *testing.T) {
@@ -150,8 +150,7 @@ func TestAFarProcessLeavesEqualSharesToEqualOnes(t *testing.T) {
 	}
 }
 
-// The longest time without the lock depends on the sections of other processes. It does not depend on the delays that one of these
-// processes measures.
+// How long a process waits depends on the sections of the slow process. It does not depend on the delays which the slow process measures.
 func TestOneSlowProcessKeepsOthersWaitingForItsSectionsOnly(t *testing.T) {
 	longest := func(t *testing.T, slowness time.Duration) (away time.Duration) {
 		locktest.Bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -202,12 +201,12 @@ func TestLateRepliesOfOneProcessDoNotLengthenTheRotationOfOthers(t *testing.T) {
 	}
 	prompt, late := rotation(t, time.Millisecond/4), rotation(t, 50*time.Millisecond)
 	t.Logf("%v, and %v beside one with late replies", prompt, late)
-	// In one transfer, the notification of the grant may be late. In another, the look at the queue may be late, so that the lock stays
-	// longer.
+	// In one transfer, the notification of the grant may be late. In another one, the request that reads the queue may be late. Then the
+	// lock stays longer.
 	need.AtMost(t, "a rotation", late, prompt+2*50*time.Millisecond)
 }
 
-// A child of the lock's node may be no contender: another program or an operator may have created it. It changes nothing, whatever its
+// Another program or an operator may create a child of the lock's node that is no contender. Such a child changes no wait, whatever its
 // name is.
 func TestForeignChildrenOfAnyNameLengthenNoWait(t *testing.T) {
 	const uuid = "00000000-0000-8000-bf00-000000000000"

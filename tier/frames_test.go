@@ -29,7 +29,7 @@ func far(t *testing.T, f func(t *testing.T, s *zktest.Server, process func(...ti
 	})
 }
 
-// traffic counts frames. It leaves out the frames that only keep a session.
+// traffic counts frames, except those that only keep a session alive.
 type traffic struct {
 	mu       sync.Mutex // guards the fields below
 	frames   int
@@ -65,8 +65,8 @@ func (c *traffic) wantSent(t *testing.T, what string, want ...string) {
 	need.List(t, "sent for "+what, slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))...)
 }
 
-// To look for waiters costs a read and a watch, and the watch fires whenever the queue changes. A process without waiters of its own
-// does not look. If a hold is short, the process sets no watch on its own node.
+// To look for waiters, a process needs a read and a watch, and the watch fires whenever the queue changes. A process without waiters of its
+// own therefore does not look. If its hold is short, it sets no watch on its own node either.
 func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 	far(t, func(t *testing.T, s *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		mu := process()
@@ -83,8 +83,8 @@ func TestUncontendedTurnIsACreateAListAndADelete(t *testing.T) {
 	})
 }
 
-// An acquisition in strict order makes one write, for any number of goroutines. For frames the test has only a limit, since their number
-// depends on which other processes wait.
+// In strict order, each acquisition makes one write, for any number of goroutines. The test limits the number of frames only from above,
+// because it depends on which other processes wait.
 func TestFramesOfAStrictTurn(t *testing.T) {
 	const next = 0.0001 // almost no time, so that nothing else happens in the section
 	for _, row := range []struct {

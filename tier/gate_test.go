@@ -15,7 +15,7 @@ import (
 // The function turned reports whether the waiter has its result, which is a grant or an error.
 func turned(w *waiter[int]) bool { return need.Closed(w.turn) }
 
-// In any order of calls, the gate behaves like a queue in a slice.
+// The gate behaves like a queue in a slice, whatever the order of the calls is.
 func TestGateIsAQueue(t *testing.T) { // I6 I9
 	for seed := range uint64(200) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 	}
 }
 
-// When the last hold is being released, a reentrant acquisition is too late: the contender is being passed on.
+// A goroutine cannot enter an ownership again when its last hold is being released, because the contender is then being passed on.
 func TestOwnershipThatHasEndedIsNotReentered(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		own := &ownership{mutex: &Mutex{mode: map[bool]second.Mode{true: second.Reading}[reads]}}

@@ -52,7 +52,7 @@ func TestReleaseAtInThePastIsRelease(t *testing.T) {
 }
 
 // A hold may end before the time of its ReleaseAt, by a release or because the registry is closed. Then ReleaseAt has no further effect:
-// no goroutine waits for the time, and later holds are not affected.
+// its goroutine ends, and later holds are not affected.
 func TestReleaseAtEndsWithItsHold(t *testing.T) {
 	for name, closes := range map[string]bool{"released": false, "closed": true} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestReleaseAtEndsWithItsHold(t *testing.T) {
 	}
 }
 
-// A second call of Release must never affect the hold of the next owner.
+// A second call of Release must not release the hold of the next owner.
 func TestReleaseTooManySendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -148,7 +148,7 @@ func TestHoldOfAnotherMutexDoesNotReenter(t *testing.T) {
 	})
 }
 
-// A hold that has ended stays ended. That is so even if another hold of the same ownership still lives, and even if the hold was lost.
+// A hold that has ended stays ended, even if another hold of the same ownership still lives, and even if the hold was lost.
 func TestDetachedContextDoesNotReviveAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -185,8 +185,7 @@ func TestReentryFailsAfterLoss(t *testing.T) {
 // A jobKey is the key of the value that contexts in these tests carry.
 type jobKey struct{}
 
-// The function wantEnded fails the test unless ctx has ended with the cause want. It requires the same of a context that is derived from
-// ctx.
+// The function wantEnded fails the test unless ctx, and a context that is derived from ctx, have ended with the cause want.
 func wantEnded(t *testing.T, what string, ctx context.Context, want error) {
 	t.Helper()
 	derived, cancel := context.WithCancel(ctx)
@@ -241,7 +240,7 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 				begun.Store(true)
 				derived = hold.Context(ctx)
 			})
-			for !begun.Load() { // so that both run at the same time
+			for !begun.Load() { // so that the loop and the release run at the same time
 				runtime.Gosched()
 			}
 			hold.Release()
@@ -253,8 +252,8 @@ func TestContextMadeDuringTheReleaseEndsWithIt(t *testing.T) {
 	})
 }
 
-// Contexts that are derived from the context of a hold end at the same moment as that context, as usual in the standard library. They
-// have ended when Release returns, and when cancel returns.
+// A context that is derived from the context of a hold ends at the same moment as that context, as usual in the standard library. Both have
+// ended when Release or cancel returns.
 func TestContextEndsWhenItsHoldOrItsParentDoes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		hold := acquire(t, process(t, s).Mutex("/locks/a"))
@@ -319,7 +318,7 @@ func TestContextIsDerivedFromAnyKindOfContext(t *testing.T) {
 	})
 }
 
-// A reused context is like that of a framework which uses one context for one request after the other.
+// A reused is a context that a framework uses for one request after the other.
 type reused struct{ context.Context }
 
 func TestContextThatIsUsedAgainIsNotTakenForTheOneThatHasEnded(t *testing.T) {
@@ -338,8 +337,8 @@ func TestContextThatIsUsedAgainIsNotTakenForTheOneThatHasEnded(t *testing.T) {
 	})
 }
 
-// A long hold may serve any number of jobs. Some jobs use the same context, and the contexts of others end. A contender may serve any
-// number of holds.
+// A long hold may serve many jobs, some with one shared context and others with contexts that end. A contender may serve many holds. The
+// test fails if any of these leaves memory behind.
 func TestContextsKeepNothingInTheirHold(t *testing.T) { // I10
 	for name, opts := range map[string][]tier.Option{"as ever": nil, "with the detection of leaks": {tier.WithLeakDetection()}} {
 		t.Run(name, func(t *testing.T) { contextsKeepNothing(t, opts...) })
@@ -394,8 +393,7 @@ func contextsKeepNothing(t *testing.T, opts ...tier.Option) {
 	})
 }
 
-// forgetting acts like a program that drops its hold without a release. When it returns, the stack of the test must not refer to the
-// hold.
+// forgetting acts like a program that drops its hold without a release. When it returns, no stack frame of the test refers to the hold.
 //
 //go:noinline
 func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier.Hold)) {
@@ -403,8 +401,8 @@ func forgetting(t *testing.T, mu *tier.Mutex, with func(t *testing.T, hold *tier
 	with(t, acquire(t, mu))
 }
 
-// The function collected acquires and drops a hold of its own, and waits until the garbage collector has found it. By then the garbage
-// collector has found all holds that were dropped earlier.
+// The function collected acquires and drops a hold of its own, and waits until the garbage collector has found that hold. By then the
+// garbage collector has also found all holds that were dropped earlier.
 func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 	t.Helper()
 	for range 2 { // holds that the first cycle finds may refer to more holds
@@ -421,7 +419,8 @@ func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 
 const forgot = "a hold was dropped without Release"
 
-// Nothing refers to the hold any more. That is so even if contexts were made from the hold whose parents still exist.
+// The warning comes when the program has no reference to the hold left. Contexts that were made from the hold do not count, even if their
+// parents still exist.
 func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
 	plain := func(locks *tier.Registry) *tier.Mutex { return locks.Mutex("/locks/a") }
 	reader := func(locks *tier.Registry) *tier.Mutex { return locks.RWMutex("/locks/a").Reader() }
@@ -451,7 +450,7 @@ func TestHoldThatWasForgottenIsWarnedOf(t *testing.T) {
 	}
 }
 
-// The program may still release the hold, or has released it.
+// There is no warning about a hold that the program can still release, or has released.
 func TestHoldThatWasNotForgottenIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s, tier.WithLeakDetection())
@@ -478,7 +477,7 @@ func TestHoldThatWasNotForgottenIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// After the registry was closed, nobody holds the lock.
+// There is no warning about a hold of a closed registry, because closing it has released the lock.
 func TestHoldOfAClosedRegistryIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		log, logger := logtest.New(slog.LevelInfo)
@@ -490,7 +489,7 @@ func TestHoldOfAClosedRegistryIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// A goroutine waits behind a hold of its own process. The error of the wait says where that hold was acquired.
+// If a goroutine waits behind a hold of its own process, the error of the wait says where that hold was acquired.
 func TestWaitSaysWhereTheHoldInTheWayWasAcquired(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		for place, opts := range map[string][]tier.Option{

@@ -12,13 +12,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A shared is a lock that may linger in one process and that another process wants, too.
+// A shared is a lock that lingers in the first of two processes, and that the second process wants, too.
 type shared struct {
 	t            *testing.T
 	s            *memory.Server
 	mine, theirs *tier.Mutex
 	lingers      bool
-	turns        int // turns of the process in which the lock lingers
+	turns        int // acquisitions in the process where the lock lingers
 	used, wasted int
 }
 
@@ -66,7 +66,7 @@ func (l *shared) contest(n int) {
 	}
 }
 
-// Whatever other processes do, lingering is seldom wasted: at most half as often as it is useful, plus five times, plus once in 256
+// Whatever other processes do, lingering is rarely wasted: at most half as often as it is useful, plus five times, plus once in 256
 // acquisitions.
 func TestLingeringNeverCosts(t *testing.T) {
 	rng, enough := rand.New(rand.NewPCG(1, 2)), 0
@@ -102,7 +102,7 @@ func TestLingeringNeverCosts(t *testing.T) {
 	})
 }
 
-// A lock that another process rarely wants still lingers, whatever happens to other locks.
+// A lock that only one process wants lingers, even if another lock of that process is contended.
 func TestLockThatOneProcessWantsLingers(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		private, contended := lock("/locks/a"), lock("/locks/b")
@@ -137,7 +137,7 @@ func TestLingeringThatEndsByItselfOrWithTheSessionIsNotWasted(t *testing.T) {
 	})
 }
 
-// If other processes do not want the lock any more, it lingers again after 255 acquisitions. From then on it always lingers.
+// If other processes do not want the lock any more, it lingers again after at most 255 acquisitions, and from then on always.
 func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		known := lock("/locks/a")
@@ -157,8 +157,8 @@ func TestLockLingersAgainWhenOthersStayAway(t *testing.T) {
 	})
 }
 
-// However often lingering was useful, it ends soon if other processes begin to want the lock: after 33 times, or after 5 times at
-// another path.
+// When other processes begin to want a lock, it stops lingering soon, even if lingering was useful many times: after 33 wasted times, or
+// after 5 at another path.
 func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		private, other := lock("/locks/a"), lock("/locks/b")
@@ -175,7 +175,8 @@ func TestLingeringEndsSoonWhenOthersCome(t *testing.T) {
 	})
 }
 
-// One case is no pattern. If a process has no experience yet, its lock still lingers after another process has wanted it once.
+// One wasted case is not enough evidence. If a process has no experience yet, its lock still lingers after another process has wanted it
+// once.
 func TestLingeringGoesOnAfterItWasWastedOnce(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		l := lock("/locks/a")
@@ -185,8 +186,8 @@ func TestLingeringGoesOnAfterItWasWastedOnce(t *testing.T) {
 	})
 }
 
-// A process remembers a limited number of paths. A path that was forgotten does not cost as much as before, because each new path starts
-// with the recent experience of all others.
+// A process remembers a limited number of paths. A forgotten path costs less when it comes back, because each new path starts with the
+// recent experience of all others.
 func TestManyPathsTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		const fruitful = 20
@@ -219,8 +220,8 @@ func TestManyPathsTeachEachOther(t *testing.T) {
 	})
 }
 
-// Many contended locks may linger before the process has any experience. Then each of them wastes lingering once, and the first one
-// twice.
+// Many contended locks may linger before the process has any experience. Then lingering is wasted once for each of these locks, and twice
+// for the first one.
 func TestLocksThatLingerAtTheSameTimeTeachEachOther(t *testing.T) {
 	sharing(t, func(t *testing.T, _ *memory.Server, lock func(string) *shared) {
 		var locks []*shared

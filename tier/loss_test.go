@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A process never runs two sections of a lock at the same time, even if the lease of the first one has ended.
+// The sections of a lock never overlap within a process, even if the lease ends during the first section.
 func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")
@@ -34,7 +34,7 @@ func TestGateStaysShutUntilTheLostHoldIsReleased(t *testing.T) { // I2
 	})
 }
 
-// A suspended machine runs no timers. Therefore each method has to check a clock that also counts the time of the suspension.
+// The timers of a suspended machine do not run. Therefore each method has to read a clock that includes the time of the suspension.
 func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 	looks := map[string]func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits){
 		"Err": func(t *testing.T, hold, inner *tier.Hold, permits *tier.Permits) {
@@ -76,7 +76,7 @@ func TestNothingIsHeldAfterTheMachineSleptForALease(t *testing.T) {
 	})
 }
 
-// write starts a guarded write. The store answers it when finish is called.
+// write starts a guarded write. The store answers the write when the test calls finish.
 func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	t.Helper()
 	c, answered := waittest.Grant(hold).(*queue.Contender), make(chan struct{})
@@ -92,7 +92,7 @@ func write(t *testing.T, hold *tier.Hold) (finish func()) {
 	}
 }
 
-// A guarded write has checked its hold before the release. It may continue after the release for any time. In that time its contender
+// A guarded write checks its hold before the release, and its answer may arrive after the release. Until then, the contender of the write
 // gets no other owner.
 func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T) {
 	type row struct{ lingers, nested, queued bool }

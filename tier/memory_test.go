@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// All goroutines that wait share one contender. Each of them takes less than 400 bytes in addition to its stack.
+// All goroutines that wait share one contender. Each waiting goroutine takes less than 400 bytes in addition to its stack.
 func TestWaiterIsCheap(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		const waiters = 20_000
@@ -25,7 +25,7 @@ func TestWaiterIsCheap(t *testing.T) {
 				go func() { <-never; done <- struct{}{} }()
 			}
 		}
-		idlers() // allocates goroutines that the runtime will use again; otherwise later ones would look cheaper
+		idlers() // allocates goroutines that the runtime uses again; otherwise those of the second measurement would look cheaper
 		idle := heapOf(idlers)
 		waiting := heapOf(func() {
 			for range waiters {
@@ -51,7 +51,7 @@ func TestWaiterIsCheap(t *testing.T) {
 	})
 }
 
-// When the last user of a path has left, the process removes everything that it keeps for the path, also the alarm for long waits.
+// When the last user of a path has left, the process drops all state of the path, also the alarm for long waits.
 func TestContentionLeavesNothing(t *testing.T) { // I10
 	metered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.Mutex) {
 		const n = 2000
@@ -79,7 +79,7 @@ func heapOf(f func()) int64 {
 	return heap() - before
 }
 
-// heap returns the size of the heap when it does not shrink any more. It may take a while, since a goroutine of the runtime cleans up.
+// heap returns the size of the heap once it has stopped shrinking. That may take a while, because a goroutine of the runtime cleans up.
 func heap() int64 {
 	least := int64(math.MaxInt64)
 	for same := 0; same < 5; same++ {

@@ -66,7 +66,7 @@ func TestLingerGoesByTheMutexOfTheLastOwner(t *testing.T) {
 	})
 }
 
-// A foreign option is an option for locks of another store.
+// A foreign option is an option for the locks of another store.
 type foreign struct{ tier.Option }
 
 func TestWrongOptionIsReportedByTheMethodsOfTheMutex(t *testing.T) {
@@ -218,7 +218,7 @@ func hanging(ctx context.Context, t *testing.T, s *memory.Server, mu *tier.Mutex
 	return a.blocked(t), answer
 }
 
-// A goroutine that waits behind a TryAcquire is served, whatever the result of the TryAcquire is.
+// A goroutine that waits behind a TryAcquire gets its turn, both if the TryAcquire succeeds and if it fails.
 func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		other, mu := process(t, s).Mutex("/locks/a"), process(t, s).Mutex("/locks/a")
@@ -243,8 +243,8 @@ func TestWaiterBehindTryAcquireIsServed(t *testing.T) {
 	})
 }
 
-// The holder that a TryAcquire got the lock for has the same budget as any other owner. It does not matter how early another process
-// began to wait.
+// A hold from a TryAcquire has the same budget as any other hold. The budget starts with the hold, even if another process began to wait
+// before that.
 func TestBudgetRunsWhileTheHolderOfATryAcquireIsWaitedFor(t *testing.T) { // I11
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		mu, other := process(), process()
@@ -313,7 +313,7 @@ func TestEveryNameIsALockThatUnescapesToIt(t *testing.T) {
 	}
 }
 
-// The path of a lock may be below the path of another lock. The first lock is then not a contender of the second.
+// A path may be below the path of another lock. The lock there is then not mistaken for a contender of the lock above.
 func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 	var names []string
 	for _, mark := range []string{"lock-", "__WRIT__", "__READ__", "__lock__", "__rlock__"} {

@@ -138,7 +138,7 @@ func TestObserverIsToldOfLossesAndTheConnection(t *testing.T) {
 		wantErr(t, "Release", hold.Release(), tier.ErrLost)
 		d.want(t, "A released after 2.5s lost true")
 
-		// The loss is found only when the contender is removed.
+		// The process finds this loss only when it removes the contender.
 		hold = start(caller(t, "B"), mu).granted(t)
 		s.Remove("/locks/a", 0)
 		s.Script(func(_ string, c queue.Command) (f memory.Fault) {
@@ -168,8 +168,8 @@ func TestLossOfTheNextHoldIsNotToldOfTheLast(t *testing.T) {
 	})
 }
 
-// The order of events stays the same. Therefore the event Lost may be reported only after the goroutine that has the lock has released
-// it.
+// The events of a lock keep their order. If the observer blocks, it therefore gets the event Lost only after the release. The release does
+// not wait for the observer.
 func TestReleaseDoesNotWaitForTheObserverOfTheLoss(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)
@@ -200,7 +200,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 		var told []string
 		locks := observed(t, s, tier.Observer{Lost: func(_ context.Context, l tier.LostEvent) {
 			time.Sleep(time.Second - 1)
-			told = append(told, string(l.Cause)) // the race detector would report it if Close did not wait
+			told = append(told, string(l.Cause)) // without the wait of Close, the race detector would report this write
 		}})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		locks.Close()
@@ -209,7 +209,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 	})
 }
 
-// If a function of an observer does not return, that delays only the lock for which it was called.
+// If a function of an observer does not return, only the lock of that event is delayed.
 func TestObserverThatBlocksHoldsUpNobodyElse(t *testing.T) {
 	for _, blocks := range []string{"waiting", "acquired", "failed", "lost", "released", "connection"} {
 		t.Run(blocks, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestObserverIsForARegistry(t *testing.T) {
 	})
 }
 
-// For example, metrics and traces may observe the same locks.
+// If two observers are registered, such as one for metrics and one for traces, both get all events.
 func TestAllObserversAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		first, second := new(diary), new(diary)
@@ -397,7 +397,7 @@ func TestObserverIsToldOfPermitsThatAreLost(t *testing.T) {
 		d.want(t, "A released 2 after 0s lost true")
 		time.Sleep(10 * time.Second)
 
-		// The loss is found only when the contender is removed.
+		// The process finds this loss only when it removes the contender.
 		lost = ask(caller(t, "B"), s, 1).granted(t)
 		srv.Remove(queueOf(pool), 0)
 		wantErr(t, "Release", lost.Release(), tier.ErrLost)

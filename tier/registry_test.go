@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The registry keeps state for a lock as long as a goroutine holds the lock or waits for it, and no longer.
+// The registry keeps the state of a lock exactly as long as a goroutine holds the lock or waits for it.
 func TestEntryLivesWhileHeldOrWaitedFor(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, other := process(t, s), process(t, s)
@@ -62,7 +62,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 				"Connection": {Connection: func(tier.ConnectionEvent) { closes() }},
 				"Shutdown": {Lost: func(_ context.Context, l tier.LostEvent) {
 					if l.Hold == nil {
-						return // the test has to call Shutdown only once
+						return // returns because the test may call Shutdown only once
 					}
 					<-begin
 					defer close(shutDown)
@@ -88,7 +88,7 @@ func TestCloseFromAnObserverReturns(t *testing.T) {
 	})
 }
 
-// A background task of the registry calls the observer. Close waits for such tasks.
+// A background task of the registry calls the observer here. Close waits for such tasks, but must not wait for the task that calls it.
 func TestCloseFromAnObserverOfAReleaseInTheBackgroundReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		var locks *tier.Registry
@@ -99,7 +99,7 @@ func TestCloseFromAnObserverOfAReleaseInTheBackgroundReturns(t *testing.T) {
 	})
 }
 
-// closing is a second tier that calls a function before it is closed.
+// A closing tier is a store that calls the function before when it is about to be closed.
 type closing struct {
 	second.Tier
 	before func()
@@ -110,7 +110,7 @@ func (c closing) Close() error {
 	return c.Tier.Close()
 }
 
-// Close sends nothing but what closes the second tier. Then the waiters give up, and send no command to leave the queue.
+// Close sends only the command that closes the session. The waiters then give up, and send no commands to leave the queue.
 func TestCloseSendsNothingForWhoeverWaits(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		m := &meter{}
@@ -182,7 +182,7 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 	})
 }
 
-// Each goroutine gets the lock and learns of the shutdown before it can run.
+// Each goroutine gets the lock while the registry shuts down. It learns of the shutdown before its Acquire returns, and the Acquire fails.
 func TestShutdownTurnsAwayWhoHasTheNextTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		told := make(chan struct{})
@@ -256,7 +256,7 @@ func TestCloseEndsAShutdown(t *testing.T) {
 	})
 }
 
-// A shutdown may begin when a caller has arrived but has no place at the gate yet.
+// A shutdown may begin when an Acquire was called but has no place at the gate yet. That Acquire fails, too.
 func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)

@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The tables below are measured in virtual time. A message to or from the server takes half a round trip. Besides messages, only
-// sections take time. Therefore every figure is exact.
+// The tables below are measured in virtual time. A message to or from the server takes half a round trip, and a section takes its given
+// time. Everything else takes no time, and therefore every figure is exact.
 
 const roundTrip = 20 * time.Millisecond
 
@@ -71,7 +71,7 @@ func TestRoundTripsOfEachCall(t *testing.T) {
 	}
 }
 
-// A lock at another path waits a little for the requests of other locks, so that they are sent together.
+// A request for one lock waits a little for requests of other locks, so that they are sent together.
 func TestLockAmongOthersTakesAQuarterOfARoundTripMore(t *testing.T) {
 	far(t, func(t *testing.T, _ *zktest.Server, process func(...tier.Option) *tier.Mutex) {
 		idle := process()
@@ -117,8 +117,8 @@ func several(n int, process func(...tier.Option) *tier.Mutex, opts ...tier.Optio
 }
 
 // takeTurns lets goroutines of each process acquire the lock again and again, until it was transferred n times. It returns how long each
-// transfer took: from the call of Release to the return of Acquire in another process. In each section it calls the function during with
-// the number of the acquisition.
+// transfer took: from the call of Release to the return of Acquire in another process. In each section, takeTurns calls during with the
+// number of the acquisition.
 func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time.Duration, n int, during func(turn int)) []time.Duration {
 	t.Helper()
 	var (
@@ -138,7 +138,7 @@ func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time
 					}
 					enough = len(took) >= n
 					turn++
-					time.Sleep(section / 3) // no frame is sent and none arrives at this moment
+					time.Sleep(section / 3) // at this moment, no frame is sent and none arrives
 					during(turn)
 					time.Sleep(section - section/3)
 					owner, left = i, time.Now()
@@ -151,14 +151,13 @@ func takeTurns(t *testing.T, mutexes []*tier.Mutex, goroutines int, section time
 	return took[:n]
 }
 
-// In strict order, the lock goes to another process after each acquisition. With a budget of one round trip, a process can acquire
-// several times in a row if its sections are short. If these sections took no time, there would be no end of them, so they take the time
-// short.
+// In strict order, the lock goes to another process after each acquisition. With a budget of one round trip, a process can acquire several
+// times in a row if its sections are short. The short sections here take a little time, because sections without length would never use up
+// the budget.
 //
 // A process with one goroutine queues again when its Release has returned. At that moment, the next process gets the lock. If there are
 // only two processes, the watch of the first one reaches the server two round trips after the call of that Release. A section that is
-// shorter than one round trip has ended before.
-// before that.
+// shorter than one round trip has ended before that.
 func TestRoundTripsOfAHandOver(t *testing.T) {
 	const short, half, long = 0.05, 0.5, 2
 	type figures map[float64]float64 // by the length of the section
@@ -192,7 +191,7 @@ func TestRoundTripsOfAHandOver(t *testing.T) {
 					}
 					mutexes := several(row.processes, process, order)
 					took := takeTurns(t, mutexes, row.goroutines, trips(section), changes, func(int) {})
-					took = took[changes/2:] // before that, the order in the queue is not stable yet
+					took = took[changes/2:] // drops the first transfers, in which the order of the queue is not stable yet
 					need.AtLeast(t, "round trips", inTrips(slices.Min(took)), 1)
 					need.AtMost(t, "round trips", inTrips(slices.Max(took)), row.want[section])
 				})

@@ -40,8 +40,8 @@ func TestReadersOfAProcessAreOneNode(t *testing.T) {
 	}
 }
 
-// This test shows the rules for reentrant acquisitions. The result depends on the mode of the hold in the context and on the requested
-// mode.
+// A context that carries a hold may acquire the same lock again. The result depends on the mode of that hold, read or write, and on the
+// requested mode.
 func TestEnteringAgainInBothModes(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -106,7 +106,7 @@ func startSides(t *testing.T, mu *tier.RWMutex, sides string) (all []*call[*tier
 	return all
 }
 
-// A new acquisition waits behind earlier ones. Either one writer is served next, or all readers that came before the next writer.
+// An acquisition never overtakes earlier ones. Each turn serves either one writer, or all readers that came before the next writer.
 func TestPhasesAreFair(t *testing.T) { // I6
 	rwMetered(t, func(t *testing.T, _ *memory.Server, m *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -132,8 +132,8 @@ func TestPhasesAreFair(t *testing.T) { // I6
 	})
 }
 
-// A reader waits behind a writer that waits, even if the reader could share the lock with its holders. It stops waiting when the writer
-// gives up.
+// A reader waits behind a waiting writer, even if it could share the lock with the readers that hold it. If the writer gives up, the reader
+// joins them.
 func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -150,8 +150,8 @@ func TestReadersBehindAWriterThatGivesUpJoin(t *testing.T) {
 	})
 }
 
-// Readers that come without end do not keep a writer out. It does not matter whether they are in the writer's process, in another
-// process, or in several.
+// A steady stream of readers does not keep a writer out. It makes no difference whether these readers are in the writer's process, in
+// another process, or in several.
 func TestReadersWithoutEndDoNotKeepAWriterOut(t *testing.T) { // I11
 	const budget, section = 20 * time.Millisecond, 3 * time.Millisecond
 	for _, crowds := range []int{1, 3} {
@@ -206,21 +206,21 @@ func TestLingeringReader(t *testing.T) {
 		writer := start(soon(t), a.Writer()).blocked(t) // gives up the lingering contender, and queues
 		release(t, other)
 		release(t, writer.granted(t))
-		release(t, acquire(t, a.Reader())) // uses the lingering contender of the writer
+		release(t, acquire(t, a.Reader())) // the writer's contender lingers, and a reader can use it
 		if hold, err := a.Writer().TryAcquire(soon(t)); err != nil {
 			t.Errorf("TryAcquire of what lingers: %v", err)
 		} else {
 			release(t, hold)
 		}
-		release(t, acquire(t, b.Writer())) // ends the lingering in a
+		release(t, acquire(t, b.Writer())) // this acquisition ends the lingering in a
 		release(t, acquire(t, a.Reader()))
 		hold := need.Get(a.Writer().TryAcquire(soon(t)))(t) // a read contender lingers
 		release(t, hold)
 	})
 }
 
-// If a read contender lingers, a writer first has to remove it, which takes a round trip. TryAcquire waits for that no longer than its
-// context allows. The other goroutines still get the lock.
+// A writer first has to remove a lingering read contender, which takes a round trip. A TryAcquire waits for that no longer than its context
+// allows. After it has failed, other goroutines still get the lock.
 func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I9
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a := process(tier.WithLinger(time.Minute))
@@ -237,7 +237,7 @@ func TestTryAcquireBesideALingeringReaderEndsWithItsContext(t *testing.T) { // I
 	})
 }
 
-// A process queues as a writer if any of its waiters wants to write. Otherwise it queues as a reader.
+// The contender of a process is a writer if any of its waiters wants to write. Otherwise it is a reader.
 func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		for waiters, reads := range map[string]bool{"rr": true, "rrwr": false, "wr": false} {
@@ -262,7 +262,7 @@ func TestProcessQueuesAsWhatItNeeds(t *testing.T) {
 	})
 }
 
-// A reader that arrives while a TryAcquire of another reader is under way gets the lock together with that reader.
+// A reader may arrive while a TryAcquire of another reader is unanswered. Both then get the lock together.
 func TestReadersJoinATryToRead(t *testing.T) {
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -275,7 +275,7 @@ func TestReadersJoinATryToRead(t *testing.T) {
 	})
 }
 
-// All readers learn of the loss, and the release of each returns the loss.
+// If readers share a lost lock, all of them learn of the loss, and the Release of each returns it.
 func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -284,7 +284,7 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 		for _, hold := range holds {
 			<-hold.Lost()
 		}
-		next := start(soon(t), mu.Reader()).blocked(t) // it does not join the readers, since their lock is lost
+		next := start(soon(t), mu.Reader()).blocked(t) // this reader does not join the others, because their lock is lost
 		for i, hold := range holds {
 			wantErr(t, fmt.Sprintf("release of reader %d after the loss", i), hold.Release(), tier.ErrLost)
 		}
@@ -293,8 +293,8 @@ func TestLossIsToldToAllReaders(t *testing.T) { // I7
 	})
 }
 
-// A writer may have become a reader while one of its guarded writes is unanswered. No other reader gets the lock until that write cannot
-// take effect any more.
+// A writer may become a reader while one of its guarded writes is unanswered. No other reader gets the lock until that write cannot take
+// effect any more.
 func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -304,13 +304,13 @@ func TestReadersDoNotSeeAGuardedWriteCome(t *testing.T) {
 		release(t, hold)
 		other := start(soon(t), mu.Reader()).blocked(t)
 		finish()
-		release(t, acquire(t, mu.Reader())) // now this reader can join, and so can the other one
+		release(t, acquire(t, mu.Reader())) // now the write is answered, so this reader and the other one can join
 		release(t, other.granted(t))
 		release(t, read)
 	})
 }
 
-// After a downgrade, readers of other processes wait no longer than the budget. Writers of both processes have to wait longer.
+// After a writer became a reader, readers of other processes wait at most for the budget. Writers of both processes have to wait longer.
 func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	const budget = 30 * time.Millisecond
 	rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
@@ -339,8 +339,8 @@ func TestDowngradedWriterLetsReadersOfOthersIn(t *testing.T) {
 	})
 }
 
-// If a grant is about to be shared, no writer gets it any more, not even by rounds. Otherwise readers could get the lock beside the
-// writer at any time.
+// Once a process has decided to share its grant, no writer of the process gets that grant, not even by rounds. Otherwise readers of other
+// processes could get the lock at the same time as the writer.
 func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		a, b := process(tier.WithRounds(), tier.WithHandOff(10*time.Millisecond)), process()
@@ -352,7 +352,7 @@ func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 		release(t, before)
 		hold := w1.granted(t)
 		ctx, cancel := context.WithCancel(soon(t))
-		obstacle := start(ctx, c.Writer()).blocked(t) // it is right behind a's contender; a can share only if a reader is there
+		obstacle := start(ctx, c.Writer()).blocked(t) // waits right behind a's contender; a can share its grant only if a reader is there instead
 		reader := start(soon(t), d.Reader()).blocked(t)
 		release(t, hold)
 		read := r.granted(t)
@@ -373,7 +373,7 @@ func TestGrantThatIsAboutToBeSharedIsNotForAWriter(t *testing.T) { // I1
 	})
 }
 
-// A grant has lingered, was then shared, and lingers again. It is released when its time is over, or when a writer waits.
+// A grant may linger, be shared, and linger again. It is released when its time is over, or when a writer waits.
 func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	need.Each(t, map[string]bool{"at the limit": false, "when a writer comes": true}, func(t *testing.T, wanted bool) {
 		rwMetered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
@@ -396,8 +396,8 @@ func TestSharedGrantThatLingersIsLetGo(t *testing.T) { // I10
 	})
 }
 
-// The last reader is about to let the lock linger. Without a lease, the store first has to confirm the grant. A reader that joins at
-// this time keeps the lock. If a writer is leaving instead, no reader joins.
+// The last reader releases the lock, which is to linger. Without a lease, the store first has to confirm the grant. A reader that joins in
+// that time keeps the lock. While a writer waits for that answer, no reader joins.
 func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		confirm := func() bool { time.Sleep(time.Second); return true }
@@ -418,15 +418,15 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 	})
 }
 
-// Each time the store is about to confirm the grant of the last reader, another reader joins. That reader leaves while the first one
-// gives up its place.
+// Each time the store is about to confirm the grant of the last reader, another reader joins, and then leaves again. The stack must not
+// grow with the number of these readers.
 func TestReleaseGoesNoDeeperWithReadersThatJoinAndLeave(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		const readers = 100
 		var mu *tier.RWMutex
 		var joined *tier.Hold
-		var depths []int // depth of the stack when each of them joins
-		busy := false    // another reader is leaving, and for it the store is asked, too
+		var depths []int // depth of the stack when each of these readers joins
+		busy := false    // a joined reader is leaving, and the store is asked about its grant, too
 		confirm := func() bool {
 			switch {
 			case busy:
@@ -448,7 +448,7 @@ func TestReleaseGoesNoDeeperWithReadersThatJoinAndLeave(t *testing.T) {
 }
 
 // Without a lease, a release asks the store whether the lock was held up to now. If the store does not confirm that, the grant is not
-// handed off. If other readers stay, the release of a reader then returns a loss.
+// handed off. If other readers still hold the lock, the Release of the first reader returns a loss.
 func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		certain := false
@@ -470,8 +470,8 @@ func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 	})
 }
 
-// A reader of this process had to wait behind a writer. When the writer has left, it gets the lock at the same time as readers of other
-// processes.
+// A reader may wait here behind a writer that waits. When that writer has left, the reader gets the lock at the same time as readers of
+// other processes.
 func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 	const budget = 30 * time.Millisecond
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
@@ -486,7 +486,7 @@ func TestReadersThatWaitHereComeInOnceTheGrantIsShared(t *testing.T) {
 		time.Sleep(budget + budget/2)
 		cancel()
 		<-writer.done
-		here.blocked(t) // readers of other processes have waited for as long as the budget
+		here.blocked(t) // now readers of other processes have waited for the whole budget
 		there.blocked(t)
 		time.Sleep(budget)
 		synctest.Wait()

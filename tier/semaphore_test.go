@@ -73,7 +73,7 @@ func TestBrokenPermitsAreLostTogether(t *testing.T) {
 	})
 }
 
-// wantTaken waits until the bubble is idle. It fails the test unless all processes together then have exactly want permits.
+// wantTaken waits until the bubble is idle. Then it fails the test unless all processes together hold exactly want permits.
 func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	t.Helper()
 	synctest.Wait()
@@ -84,8 +84,8 @@ func wantTaken(t *testing.T, s *memory.Server, when string, want int) {
 	need.Equal(t, when+": permits that are taken", taken, want)
 }
 
-// While another process waits, permits stay in a process for three budgets. If one of two permits was acquired alone while the other
-// process was about to queue, that permit stays for twice as long.
+// While another process waits, permits stay in a process for three budgets. If a process has acquired only one of two permits when the
+// other process comes, that permit stays for twice as long.
 func TestBudgetOfASemaphore(t *testing.T) {
 	const budget, section = 20 * time.Millisecond, time.Millisecond
 	type row struct{ k, budgets int }
@@ -115,7 +115,8 @@ func TestBudgetOfASemaphore(t *testing.T) {
 	})
 }
 
-// On ZooKeeper, a process that is not the first in the queue does not know how many others wait. It knows only that it is behind one.
+// On ZooKeeper, a process that is not the first in the queue does not know how many others wait. It knows only that another process is
+// ahead.
 func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 	const section, most = time.Millisecond, 3*20*time.Millisecond + 2*roundTrip
 	for _, behind := range []bool{true, false} {
@@ -157,7 +158,7 @@ func TestBudgetOfASemaphoreRunsWhileAnotherProcessQueues(t *testing.T) { // I11
 	}
 }
 
-// In strict order, goroutines of a process queue one by one among the other processes.
+// In strict order, each goroutine of a process queues for itself, among the goroutines of other processes.
 func TestStrictOrderOfASemaphore(t *testing.T) {
 	limited(t, 3, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all, s := take(t, process(), 3), process(tier.WithStrictOrder())
@@ -176,7 +177,7 @@ func TestStrictOrderOfASemaphore(t *testing.T) {
 	})
 }
 
-// If goroutines wait together, a single write gets the permits for all of them, if there are enough permits.
+// If several goroutines of a process wait and enough permits are free, one write gets the permits of all of them.
 func TestWaitersAreServedTogether(t *testing.T) {
 	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
@@ -237,7 +238,7 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 			_, err := c.s.Acquire(soon(t), c.k)
 			_, tried := c.s.TryAcquire(soon(t), c.k)
 			all := []error{err, tried}
-			if c.k == 1 { // here the error is in the semaphore, and not in the number of the request
+			if c.k == 1 { // this row tests the number of permits in the semaphore, and not the number in the request
 				_, listed := c.s.Contenders(soon(t))
 				all = append(all, listed)
 			}
@@ -249,8 +250,8 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 	})
 }
 
-// The number of permits in the store applies, whatever number a process states. The process logs one warning, even if it states yet
-// another number later.
+// If a process states another number of permits than the store has, the number in the store applies. The process logs one warning, even if
+// it later states a third number.
 func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		permits := take(t, process(t, srv).Semaphore(pool, 3), 1)
@@ -266,8 +267,8 @@ func TestProcessFollowsTheNumberOfPermitsInTheStore(t *testing.T) {
 	})
 }
 
-// Two waiters want more permits than the semaphore has. That becomes known when the answer arrives. Other waiters of the process are not
-// affected.
+// Two waiters want more permits than the semaphore has. The process learns that from the answer of the store. It refuses these two, and
+// serves its other waiters.
 func TestWaitersThatWantMoreThanThereAreAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		three := process(t, srv).Semaphore(pool, 3)
@@ -308,7 +309,7 @@ func TestSetPermits(t *testing.T) {
 	})
 }
 
-// The first waiter gives up. The next waiter wants no more permits than are free.
+// The first waiter wants too many permits and gives up. Then the next waiter, for whom enough permits are free, is served.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
@@ -338,8 +339,8 @@ func TestWaitLimitOfASemaphore(t *testing.T) {
 	})
 }
 
-// Without a lease, it is unknown whether the process still has its permits. Without a connection, it is unknown what has happened to
-// them. In both cases waiters get new permits.
+// Without a lease, the process cannot be sure that it still has its permits. Without a connection, it cannot see what has happened to them.
+// In both cases its waiters get new permits from the store.
 func TestPermitsThatNobodyIsSureOfAreNotHandedOff(t *testing.T) {
 	each(t, map[string]bool{"no lease": false, "no connection": true}, func(t *testing.T, srv *memory.Server, cutOff bool) {
 		locks, p := dial(t, srv, "")
@@ -381,8 +382,8 @@ func TestPermitsWithoutNumberAreHadBesideOthersWhoQueue(t *testing.T) {
 	})
 }
 
-// Four processes each have many goroutines. Then permits are in use most of the time, and each process has about the same share. No
-// goroutine waits longer than if one process after the other had all permits for three budgets.
+// If four processes have many goroutines each, permits are in use most of the time, and each process has about the same share. The longest
+// wait of a goroutine is that in which each process in turn has all permits for three budgets.
 func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	const n, processes, section, budgets = 10, 4, time.Millisecond, 3 * 20 * time.Millisecond
 	type row struct {
@@ -435,7 +436,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 	})
 }
 
-// A process that knows of others in the queue asks only for its share, however many permits are free.
+// A process that sees other processes in the queue asks only for its share of all permits, however many permits are free.
 func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 	limited(t, 10, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		all := take(t, process(), 10)
@@ -457,7 +458,7 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 			return memory.Fault{Before: time.Millisecond}
 		})
 		release(t, all)
-		time.Sleep(time.Millisecond / 2) // the processes have asked, and none has an answer yet
+		time.Sleep(time.Millisecond / 2) // the processes have asked, and the answers are still under way
 		synctest.Wait()
 		mu.Lock()
 		t.Log(asked)
@@ -469,7 +470,8 @@ func TestProcessAsksForItsShareOfAllPermits(t *testing.T) {
 	})
 }
 
-// A large request waits, and the process has too few permits for it. The process keeps these permits if it will get enough more.
+// A large request may wait while its process has too few permits for it. The process keeps these permits only if enough others can be
+// expected.
 func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
@@ -490,7 +492,8 @@ func TestPermitsAreKeptForALargeRequest(t *testing.T) {
 	})
 }
 
-// Kept permits are kept for three budgets. When that time is over, permits that were kept later are still kept.
+// Permits are kept for three budgets from the moment in which they were kept. The timer of permits that were kept earlier does not release
+// them.
 func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		s := process()
@@ -508,10 +511,10 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 		leave := keep()
 		time.Sleep(50 * time.Millisecond)
 		leave()
-		synctest.Wait() // otherwise the place that is left may be taken for that of another process
+		synctest.Wait() // without this wait, the process may mistake its own former place in the queue for that of another process
 		leave = keep()
 		time.Sleep(10 * time.Millisecond)
-		tier.Expire(s) // a timer fires although it was stopped
+		tier.Expire(s) // acts as a timer that fires although it was stopped
 		time.Sleep(49 * time.Millisecond)
 		wantTaken(t, srv, "when the time of those before is over", 4)
 		time.Sleep(2 * time.Millisecond)
@@ -521,7 +524,7 @@ func TestPermitsAreKeptForTheirOwnTime(t *testing.T) {
 	})
 }
 
-// Permits were kept for a waiter that gives up. They go to the waiters behind it, or to other processes.
+// If permits were kept for a waiter that gives up, the waiters behind it get them, or other processes.
 func TestPermitsThatWereKeptForOneThatLeaves(t *testing.T) {
 	for _, next := range []bool{false, true} {
 		limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
@@ -644,7 +647,7 @@ func TestRestOfALargeRequestComesFromOthers(t *testing.T) {
 	})
 }
 
-// The context of a waiter ends at the moment at which the waiter gets its permits. Others get these permits.
+// If the context of a waiter ends at the moment in which the waiter gets its permits, other waiters get these permits.
 func TestContextThatEndsWhenPermitsCome(t *testing.T) {
 	limited(t, 2, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		begin := time.Now()
@@ -732,7 +735,7 @@ func TestReleaseThatFindsPermitsLostTellsOfIt(t *testing.T) {
 	})
 }
 
-// If permits that were handed off are lost, only their new owner learns of that.
+// If permits are lost after a hand-off, only their new owner learns of the loss.
 func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		locks, _ := dial(t, srv, "")
@@ -749,7 +752,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	})
 }
 
-// The function alone runs f with a process that has one permit. The test determines what the store reports about the permit.
+// The function alone runs f with a process that has one permit. store.errAt decides what the store answers about that permit.
 func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *memory.Server) {
@@ -762,7 +765,7 @@ func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits,
 	})
 }
 
-// While a caller asks for the state of permits, they are released, and right after that they are lost. The caller does not get the loss.
+// If permits are released and then lost while Err is under way, Err returns ErrReleased and not the loss.
 func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
 	alone(t, func(t *testing.T, store *special, one *tier.Permits, _ context.CancelCauseFunc) {
 		store.errAt = func() error {
@@ -774,7 +777,7 @@ func TestErrOfPermitsThatAreReleasedMeanwhile(t *testing.T) {
 	})
 }
 
-// A lookout is a context. When a context that is derived from it ends, the lookout calls a function.
+// A lookout is a context. It calls the function ended when a context that is derived from it ends.
 type lookout struct {
 	context.Context
 	ended func()
@@ -789,7 +792,8 @@ func (l lookout) AfterFunc(func()) (stop func() bool) {
 	}
 }
 
-// If a context reports that permits are lost, the permits report that, too. A release at the same moment does not change the cause.
+// If the loss ends a context of the permits, Lost is closed by then. A release at the same moment does not change the cause of that
+// context.
 func TestReleaseOfPermitsAtTheMomentOfTheirLoss(t *testing.T) {
 	alone(t, func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc) {
 		loss := second.Lost(second.ByDeletion, "deleted")

@@ -37,7 +37,7 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *memor
 	})
 }
 
-// cut cuts a process off from the server. It returns when the process has noticed that. The lease of the process is still valid then.
+// cut disconnects a process from the server. It returns when the process has noticed that, while its lease is still valid.
 func cut(p *memory.Process) (heal func()) {
 	heal = p.Cut()
 	p.Renew()
@@ -46,7 +46,7 @@ func cut(p *memory.Process) (heal func()) {
 	return heal
 }
 
-// answerLate delays the answers to one kind of command. Until the answer arrives, the process does not know that the server has executed
+// answerLate delays the answers to commands of one kind. Until the answer arrives, the process does not know that the server has executed
 // the command.
 func answerLate(s *memory.Server, op queue.Op, d time.Duration) {
 	s.Script(func(_ string, c queue.Command) (f memory.Fault) {
@@ -77,7 +77,7 @@ func observed(t *testing.T, s *memory.Server, o tier.Observer, opts ...tier.Opti
 	return locks
 }
 
-// A meter records the commands that a server gets. It leaves out the commands that only keep a session.
+// A meter records the commands that a server gets, except those that only keep a session alive.
 type meter struct {
 	mu  sync.Mutex // guards the field below
 	ops []queue.Op
@@ -101,7 +101,7 @@ func (m *meter) take() []queue.Op {
 	return ops
 }
 
-// wantWrites fails the test unless exactly want of the commands since the last call have changed something.
+// wantWrites fails the test unless exactly want commands have changed something since the last call of take or wantWrites.
 func (m *meter) wantWrites(t *testing.T, what string, want int) {
 	t.Helper()
 	ops := m.take()
@@ -238,16 +238,16 @@ func closed(c <-chan struct{}) bool {
 	return closedNow(c)
 }
 
-// A special store is the store in memory, with some properties that a test sets.
+// A special store is the store in memory, with some properties that a test can set.
 type special struct {
 	second.Tier
 	gracePeriod *second.GracePeriodError // if not nil, the store grants nothing until the time that this says
 	unseen      bool                     // a process that waits does not know its place
-	unleased    bool                     // grants have no lease, so the store is asked whether this process has them
+	unleased    bool                     // grants have no lease; the process asks the store whether it still has them
 	confirm     func() bool              // returns the store's answer to that question
 	errAt       func() error             // returns the state of permits; such permits have no lease; nil: permits are as usual
 	life        context.Context          // the context of such permits
-	logger      *slog.Logger             // gets the warnings; nil: nobody gets them
+	logger      *slog.Logger             // gets the warnings; nil: the warnings are dropped
 	lease       time.Duration            // the length of the lease; 0: the usual one
 }
 

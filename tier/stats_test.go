@@ -55,7 +55,7 @@ func TestStatsCountFromWhereEachLockCame(t *testing.T) {
 		waiting = start(soon(t), mu).blocked(t)
 		time.Sleep(time.Second)
 		release(t, theirs)
-		release(t, waiting.granted(t)) // counted as handed over
+		release(t, waiting.granted(t)) // counted as a transfer
 		want.HandOvers++
 		want.WaitTime += time.Second
 		wantStats(t, "handed over", locks, want)
@@ -91,8 +91,8 @@ func TestStatsCountWaitsInVain(t *testing.T) {
 
 type meanwhileKey struct{}
 
-// meanwhile returns a context for an Acquire of a lock from the function interrupted. When that Acquire has waited for a second, it
-// calls f.
+// meanwhile returns a context for an Acquire in a registry from the function interrupted. When that Acquire has waited for a second, f is
+// called.
 func meanwhile(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, meanwhileKey{}, f)
 }
@@ -106,8 +106,8 @@ func interrupted(t *testing.T, s *memory.Server) *tier.Registry {
 	}}, tier.WithHandOff(time.Hour))
 }
 
-// The waiter that was chosen gives up at the same moment. That does not count as an acquisition. No time is missing, and no time counts
-// twice.
+// A waiter may give up at the moment in which it becomes the next owner. Such a turn does not count as an acquisition. Hold times and wait
+// times still add up exactly.
 func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)
@@ -161,7 +161,7 @@ func TestStatsTellHowLocksWereLost(t *testing.T) {
 	})
 }
 
-// A loss counts at once, because an owner that hangs may never release.
+// A loss counts when it happens and not when the owner releases, because an owner that hangs may never release.
 func TestLossCountsWhenItHappens(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -187,7 +187,7 @@ func TestLossCountsWhenItHappens(t *testing.T) {
 	})
 }
 
-// The first reader that releases may be the one that finds the loss.
+// If readers share a lost lock, the first release may be what finds the loss. The loss still counts once for each reader.
 func TestLossOfReadersThatTheirReleaseFindsCountsOnceForEach(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -201,7 +201,7 @@ func TestLossOfReadersThatTheirReleaseFindsCountsOnceForEach(t *testing.T) {
 	})
 }
 
-// Only removals and requeues count. Hand-offs and losses do not.
+// Only commands that remove or requeue a contender count. Hand-offs and losses do not count.
 func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := process(t, s)
@@ -278,7 +278,7 @@ func TestHoldsAndContendersSaySinceWhen(t *testing.T) {
 	})
 }
 
-// If several readers hold the lock at the same time, that time counts once.
+// If several readers hold the lock at the same time, that time is added only once.
 func TestHoldTimeOfReaders(t *testing.T) {
 	rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 		mu := process()
@@ -292,8 +292,8 @@ func TestHoldTimeOfReaders(t *testing.T) {
 	})
 }
 
-// A reader joins another one and gives up at the same moment. That counts as a release. The other reader has an unanswered write with
-// the contender. Therefore the writer behind the readers needs a new contender.
+// A reader may join another reader and give up at the same moment. Its place is then given back as by a release. The other reader has a
+// guarded write under way with the contender. Therefore the writer that waits behind the readers needs a new contender.
 func TestTurnOfAReaderIsGivenBackAsByARelease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)

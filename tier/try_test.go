@@ -12,7 +12,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// If the store does not answer a TryAcquire, that delays only its own caller. Other goroutines queue after a second.
+// If the store does not answer a TryAcquire, only its own caller is delayed. After a second, other goroutines queue without waiting for the
+// answer.
 func TestTryThatIsNotAnsweredKeepsNobodyFromQueueing(t *testing.T) {
 	for name, calls := range map[string]func(context.Context, *tier.Registry) (try, acquire func() error){
 		"lock": func(ctx context.Context, locks *tier.Registry) (try, acquire func() error) {
@@ -45,7 +46,7 @@ func TestTryThatIsNotAnsweredKeepsNobodyFromQueueing(t *testing.T) {
 	}
 }
 
-// A TryAcquire for which no other goroutine waits goes on until the process knows that the store is silent.
+// If no other goroutine waits for a TryAcquire, it lasts until the process has noticed that the store does not answer.
 func TestTryThatNobodyWaitsForLastsUntilTheSilenceIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		mu := process(t, s).Mutex("/locks/a")

@@ -56,7 +56,7 @@ func TestValueThatIsTooLargeIsRefused(t *testing.T) {
 	})
 }
 
-// The caller may use its slices again as soon as the call has returned, even if the write is repeated later.
+// When Save or Load has returned, the caller may change its slices, even if the write is repeated later.
 func TestSaveAndLoadKeepNoSliceOfTheCaller(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, server *memlock.Server, a, _ *tier.Registry) {
 		mu := a.Mutex("/a")
@@ -77,7 +77,7 @@ func TestSaveAndLoadKeepNoSliceOfTheCaller(t *testing.T) {
 	})
 }
 
-// The lock is handed off to another goroutine of the process only when the write cannot take effect any more.
+// After an unanswered Save, the lock is handed off to another goroutine of the process only when the write cannot take effect any more.
 func TestLockIsNotHandedOffWhileASaveIsUnanswered(t *testing.T) {
 	twoProcesses(t, func(t *testing.T, server *memlock.Server, a, _ *tier.Registry) {
 		mu := a.Mutex("/a", tier.WithLinger(time.Hour))

@@ -192,7 +192,7 @@ func TestGracePeriodIsToldByTryByWaitAndByErr(t *testing.T) {
 	})
 }
 
-// A waiter may learn of the grace period before it was seen in the queue.
+// A waiter may learn of the grace period before it knows its place in the queue.
 func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(10 * time.Second)
@@ -201,7 +201,7 @@ func TestWaitWhosePlaceIsUnknownTellsOfTheGracePeriod(t *testing.T) {
 	})
 }
 
-// In a grace period, even the contenders that are ahead do not have the lock.
+// In a grace period, even the first contender of the queue does not have the lock.
 func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	q := seclusion(0)
 	wait := tier.StandingWait(second.Standing{Ahead: 1, Nearest: second.Contender{PID: 7, Host: "there"}, GracePeriod: q})
@@ -209,7 +209,7 @@ func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	want := "tier: acquire : waited 0s: wait limit reached; process 7 on there is ahead"
 	need.That(t, "the one ahead is said to have the lock", !wait.AheadHolds)
 	need.Equal(t, "the error", err.Error(), want)
-	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // the place of the holder is not asked for
+	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // outside of a grace period, the one ahead counts as the holder
 		t.Errorf("%+v, want a wait for who has the lock", wait)
 	}
 }
@@ -219,7 +219,7 @@ func TestWaitForNobodyNamesNobody(t *testing.T) {
 	need.Equal(t, "the error", err.Error(), "tier: acquire /a: waited 1s: wait limit reached")
 }
 
-// A process that had the lock before the grace period keeps it, and may hand it off.
+// A process that got the lock before the grace period keeps it, and may hand it off.
 func TestGracePeriodKeepsNobodyFromWhatItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		q := seclusion(0)
@@ -247,8 +247,8 @@ func wantWarnings(t *testing.T, log *logtest.Log, when, text string, want int) (
 
 const ownHold = "is blocked by a hold of its own process"
 
-// A goroutine waits for a lock that another goroutine of the same process holds. Its context does not carry the hold. One warning is
-// logged.
+// If a goroutine waits for a lock that another goroutine of the same process holds, one warning is logged. The context of the waiter does
+// not carry the hold.
 func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 	type releaser interface{ Release() error }
 	acquire := func(t *testing.T, mu *tier.Mutex) func() (releaser, error) {
@@ -307,7 +307,7 @@ func soonish(t *testing.T) context.Context {
 	return ctx
 }
 
-// Many goroutines wait for long, but each of them waits behind many different holds.
+// Many goroutines wait for a long time, but each hold that they wait for is short. That causes no warning.
 func TestQueueThatMovesIsNoWaitBehindAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -328,7 +328,7 @@ func TestQueueThatMovesIsNoWaitBehindAHold(t *testing.T) {
 	})
 }
 
-// One waiter after the other gives up after 9 s, and the next one begins to wait.
+// Several waiters give up after 9 s each, one after the other. No single wait is long enough for a warning.
 func TestWaitsThatEndAreNotAddedUp(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -350,7 +350,7 @@ func TestWaitsThatEndAreNotAddedUp(t *testing.T) {
 	})
 }
 
-// The goroutines wait for a hold of another process.
+// There is no warning if the goroutines wait for a hold of another process.
 func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -367,7 +367,8 @@ func TestWaitBehindAnotherProcessIsNotWarnedOf(t *testing.T) {
 	})
 }
 
-// Together with the permits of its own process, the request would not be too large. Only permits of other processes block it.
+// A request for all permits is blocked by permits of its own process for less than 10 s, and then only by those of other processes. That
+// causes no warning.
 func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -387,7 +388,7 @@ func TestPermitsThatComeAndGoAreNotWarnedOf(t *testing.T) {
 	})
 }
 
-// A goroutine waits already when its process gets the permits that block it. There are several ways to get them.
+// A waiter is already there when its process gets the permits that block it. The warning comes in each of these cases.
 func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 	type way = func(t *testing.T, s *memory.Server, five *tier.Semaphore) (first, last *call[*tier.Permits])
 	each(t, map[string]way{
@@ -414,8 +415,7 @@ func TestPermitsThatGetInTheWayLaterAreWarnedOf(t *testing.T) {
 	})
 }
 
-// All holds in a process are long, and there are always waiters. Then not each hold is logged. But a hold that never ends is still
-// logged.
+// In a process with many long holds and waiters, a path is logged at most once an hour. A hold that never ends is still logged.
 func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -437,7 +437,8 @@ func TestPathIsWarnedOfOnceAnHour(t *testing.T) {
 	})
 }
 
-// Package zktest has to be told once. It is told after the warning was logged.
+// After a day, a wait behind a hold of its own process counts as a deadlock. The process reports it to zktest once, after it has logged the
+// warning.
 func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, log := logged(t, s)
@@ -465,8 +466,8 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 	})
 }
 
-// The error of each wait says why the store refuses, with the latest answer of the store. So does the error of a wait for permits. If
-// the refusals last, the registry says so, too.
+// The error of each wait, also of a wait for permits, contains the latest reason for which the store refuses. If the refusals last,
+// Registry.Err returns that reason, too.
 func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		p := process(t, s)
@@ -495,7 +496,7 @@ func TestWaitErrorSaysWhyTheStoreRefuses(t *testing.T) {
 	})
 }
 
-// The store refuses new contenders. A process that has the lock can still hand it off.
+// A store that refuses new contenders takes no lock away. A process that has the lock can still hand it off.
 func TestRefusalTakesNoLockFromItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		p, _ := locktest.Join(t, s, "")

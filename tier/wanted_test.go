@@ -11,9 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// An owner may know from a channel that another process waits for the lock or has asked for it. Then the owner yields to that process:
-// its release does not hand the lock off to a goroutine of its own process, and the lock does not linger. An owner that uses no channel
-// has the budget.
+// An owner that uses one of these channels learns from it that another process waits for the lock, or has asked for it. Then its release
+// does not hand the lock off within the process, and the lock does not linger. An owner that uses no channel keeps the lock for the budget.
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	for name, listen := range map[string]func(*tier.Hold) <-chan struct{}{
 		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
@@ -63,7 +62,8 @@ func revoke(t *testing.T, mu *tier.Mutex) {
 	synctest.Wait()
 }
 
-// If a reader knows of the request, no other reader of its process joins. So all readers end, and the other process gets the lock.
+// If a reader knows that another process wants the lock, no further reader of its own process joins. When the present readers have left,
+// the other process gets the lock.
 func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	need.Each(t, map[string]func(*tier.Hold) <-chan struct{}{
 		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
@@ -89,7 +89,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 			here := start(soon(t), a.Reader()).blocked(t)
 			release(t, first)
 			here.blocked(t)
-			release(t, start(second.Context(soon(t)), a.Reader()).granted(t)) // a reader that is inside may enter again
+			release(t, start(second.Context(soon(t)), a.Reader()).granted(t)) // a reader that already holds the lock may enter it again
 			release(t, second)
 			release(t, there.granted(t))
 			release(t, here.granted(t))
@@ -97,18 +97,18 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	})
 }
 
-// If a process asks for a lock that lingers, it gets the lock at once. The request has no further effect.
+// If a process asks for a lock that lingers, the lock is free at once. The request does not affect later holds.
 func TestRequestEndsTheLingering(t *testing.T) {
 	metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 		a, b := process(tier.WithLinger(time.Hour)), process()
 		for _, resumed := range []bool{false, true} {
-			for range 4 { // with four useful cases, one wasted case does not matter
+			for range 4 { // after four useful cases, one wasted case does not end the lingering
 				release(t, acquire(t, a))
 			}
 			synctest.Wait()
 			var inUse *tier.Hold
 			if resumed {
-				inUse = acquire(t, a) // this owner does not use the channel
+				inUse = acquire(t, a) // the owner of this hold does not listen for requests
 			}
 			wantErr(t, "try of a lock that lingers", errOf(b.TryAcquire(soon(t))), tier.ErrLocked)
 			revoke(t, b)
