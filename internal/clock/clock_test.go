@@ -23,7 +23,7 @@ func TestSleepCounts(t *testing.T) {
 	})
 }
 
-// A step of the wall clock by NTP, or by an operator, does not count as sleep.
+// If NTP or an operator sets the wall clock, the difference does not count as sleep.
 func TestAStepOfTheWallClockDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()
@@ -35,7 +35,7 @@ func TestAStepOfTheWallClockDoesNotCount(t *testing.T) {
 	})
 }
 
-// A machine may sleep for a moment again and again.
+// A machine may sleep many times, each time for too short a time to be noticed. The clock still includes the sum.
 func TestSleepTooShortToSeeAddsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()
@@ -52,7 +52,7 @@ func TestSleepTooShortToSeeAddsUp(t *testing.T) {
 	})
 }
 
-// The wall clock may be set back by exactly the time that the machine slept, before the clock is read again.
+// The wall clock may be set back by exactly the time that the machine slept. Ask detects the sleep nevertheless.
 func TestAskSeesTheSleepThatAStepHides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()
@@ -86,13 +86,13 @@ func TestTimeNeverGoesBack(t *testing.T) {
 		c.Ask()
 	}
 	all.Wait()
-	c.Suspend(-time.Minute) // as if the system reported less sleep than before
+	c.Suspend(-time.Minute) // acts as a system that reports less sleep than before
 	if now := c.Now(); now < 1000*time.Second {
 		t.Errorf("%v after a sleep of 1000 s", now)
 	}
 }
 
-// This test reads the real clocks, so it does not run in a bubble of testing/synctest.
+// The test reads the real clocks. Therefore it does not run in a bubble of testing/synctest.
 func TestOnAMachineThatDoesNotSleepTheClockIsTheMonotonicOne(t *testing.T) {
 	c, start := clock.New(), time.Now()
 	c.Ask()
@@ -110,7 +110,8 @@ func TestLookAtTheClockAllocatesNothing(t *testing.T) {
 	need.Equal(t, "allocations", testing.AllocsPerRun(100, func() { c.Now() }), 0)
 }
 
-// A timer stops while the machine sleeps. Therefore it is only set for a short time.
+// A timer stops while the machine sleeps. Long waits are therefore split into short timers, and a wait ends soon after the machine wakes
+// up.
 func TestATimerSeesTheEndSoonAfterASleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New()

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A contender records the calls of Lose.
+// A contender records the losses that the lease reports to it.
 type contender struct {
 	onLose func()
 
@@ -23,7 +23,7 @@ type contender struct {
 	loss error
 }
 
-// Lose records a loss. A second loss shows in the reason.
+// Lose records a loss. If it is called twice, both reasons are recorded, and the test fails.
 func (c *contender) Lose(reason error) {
 	c.mu.Lock()
 	c.loss = errors.Join(c.loss, reason)
@@ -41,7 +41,7 @@ func (c *contender) IsLost() bool {
 
 const term = 10 * time.Second
 
-// A bubble is a test in virtual time: a lease that has begun, and three contenders.
+// A bubble is a test in virtual time. It has a running lease and three contenders.
 type bubble struct {
 	*testing.T
 	*lease.Lease[*contender]
@@ -85,7 +85,7 @@ func (b *bubble) want(a, second, third bool) {
 	need.Equal(b, "lost", [3]bool{b.a.IsLost(), b.b.IsLost(), b.c.IsLost()}, [3]bool{a, second, third})
 }
 
-// wantAt checks that no contender is lost before some time is over, and that the given ones are lost after it.
+// wantAt checks that no contender is lost just before the given time, and that exactly the given ones are lost then.
 func (b *bubble) wantAt(after time.Duration, a, second, third bool) {
 	b.Helper()
 	time.Sleep(after - 1)
@@ -119,12 +119,12 @@ func TestLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
 		b.hold(&b.a)
 		time.Sleep(8 * time.Second)
 		b.Renew(5 * time.Second)
-		b.Renew(3 * time.Second) // an older answer that comes later
+		b.Renew(3 * time.Second) // an older answer that arrives later
 		b.wantAt(7*time.Second, true, false, false)
 	})
 }
 
-// In a paused process, no timer fires.
+// In a paused process, no timer fires. A renewal that arrives after the end of the lease must still end the holds.
 func TestRenewalThatComesTooLateRevivesNoHold(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -183,7 +183,7 @@ func TestWhatHasLeftIsNotLost(t *testing.T) {
 	})
 }
 
-// Waiters must learn of the end, too, because their places in the queue are lost. After the end, no contender can become a holder.
+// The end of the session also reaches waiters, because their places in the queue are lost. After that, no contender can become a holder.
 func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -202,7 +202,8 @@ func TestEndOfTheSessionLosesAllOnce(t *testing.T) {
 	})
 }
 
-// Timers stop while a machine sleeps. In this test, no other code checks the clock.
+// Timers stop while a machine sleeps. The lease itself has to notice the end soon after the sleep, because no other code of this test reads
+// the clock.
 func TestHoldsAreLostSoonAfterASleepThatOutlastedTheTerm(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a, &b.b)
@@ -225,7 +226,7 @@ func TestAStepOfTheWallClockEndsNoLease(t *testing.T) {
 	})
 }
 
-// In this test the wall clock does not show the sleep, so only the renewal can detect it.
+// In this test the wall clock does not show the sleep. Only the renewal can detect it.
 func TestARenewalRevivesNoHoldThatASleepHasEnded(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -238,7 +239,7 @@ func TestARenewalRevivesNoHoldThatASleepHasEnded(t *testing.T) {
 	})
 }
 
-// A lapse ends all holds in one step. A goroutine that checks at the same moment finds all of them lost.
+// Lapse ends all holds in one step. A goroutine that checks them at the same moment finds all of them lost, or none.
 func TestLapseIsSeenWhole(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a, &b.b, &b.c)
@@ -247,7 +248,7 @@ func TestLapseIsSeenWhole(t *testing.T) {
 		whole := make(chan bool, 1)
 		other := sync.OnceFunc(func() {
 			go func() {
-				b.Lapse() // waits for the call of Lapse that is in progress
+				b.Lapse() // waits for the call of Lapse that is under way
 				whole <- b.a.IsLost() && b.b.IsLost() && b.c.IsLost()
 			}()
 			for range 1000 { // synctest.Wait cannot be used, because the other goroutine blocks on a mutex
@@ -260,7 +261,8 @@ func TestLapseIsSeenWhole(t *testing.T) {
 	})
 }
 
-// Otherwise a process that takes a lock ten thousand times within a term would keep ten thousand timers.
+// A lease without a hold keeps no timer. Otherwise a process that takes a lock ten thousand times within a term would keep ten thousand
+// timers.
 func TestLeaseThatCoversNoHoldHasNoTimer(t *testing.T) {
 	play(t, 2*term, func(b *bubble) {
 		b.hold(&b.a, &b.b)

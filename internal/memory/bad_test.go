@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// A badTier is a correct tier whose results are changed. Each function may be nil.
+// A badTier is a correct tier whose results are changed by the functions below. A nil function changes nothing.
 type badTier struct {
 	second.Tier
 	acquire func(ctx context.Context, c badClaim) (second.Grant, error)
@@ -33,10 +33,10 @@ func (b *badTier) Notify(f func(second.Connection)) {
 type badClaim struct {
 	second.Claim
 	tier *badTier
-	wait *second.Wait // of the call
+	wait *second.Wait // the wait of the call under way
 }
 
-// A badGrant is a correct grant with a change.
+// A badGrant is a correct grant that a defective tier changes.
 type badGrant struct {
 	second.Grant
 	tier *badTier
@@ -44,7 +44,7 @@ type badGrant struct {
 
 func (g badGrant) good() second.Grant { return g.Grant }
 
-// good unwraps a changed grant.
+// good returns the correct grant inside a changed one.
 func good(g second.Grant) second.Grant {
 	if bad, ok := g.(interface{ good() second.Grant }); ok {
 		return bad.good()
@@ -77,7 +77,7 @@ func (b *badTier) granted(g second.Grant, err error) (second.Grant, error) {
 	return b.grant(badGrant{g, b}), nil
 }
 
-// waiting returns the claim for a call.
+// waiting returns the claim with the wait w, which the defective tier may change.
 func (c badClaim) waiting(w *second.Wait) badClaim {
 	if c.wait = w; w != nil && c.tier.wait != nil {
 		c.wait = c.tier.wait(w)
@@ -169,7 +169,7 @@ func (g *alarm) Release() error {
 	return g.Grant.Release()
 }
 
-// A forgetful grant is released without an error even if it was lost, if the loss is of.
+// A forgetful grant hides one kind of loss: its release returns no error if the loss matches of.
 type forgetful struct {
 	badGrant
 	of error
@@ -201,7 +201,7 @@ type stubborn struct{ badGrant }
 func (g stubborn) Release() error {
 	begun := time.Now()
 	err := g.Grant.Release()
-	if time.Since(begun) > 0 { // no answer yet
+	if time.Since(begun) > 0 { // the release was not answered yet
 		time.Sleep(tierTimeout / 2)
 	}
 	return err

@@ -11,13 +11,13 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// A badSemaphore is a correct semaphore with a defect. Each function may be nil.
+// A badSemaphore is a correct semaphore with a defect. A nil function changes nothing.
 type badSemaphore struct {
 	second.Semaphore
 	acquire func(ctx context.Context, s second.Semaphore, d *second.Demand) ([]second.Permit, error)
 	try     func(ctx context.Context, s second.Semaphore, k int) ([]second.Permit, error)
 	release func(s second.Semaphore, permits []second.Permit) error
-	permit  func(second.Permit) second.Permit // what each is wrapped in
+	permit  func(second.Permit) second.Permit // wraps each permit
 	queue   func([]second.Contender)
 	total   func(int) int // changes the total number of permits
 }
@@ -86,7 +86,7 @@ type falling struct{ second.Permit }
 
 func (f falling) Token() int64 { return 1<<40 - f.Permit.Token() }
 
-// whole returns a demand for k permits at once.
+// whole returns a demand for k permits, all or none.
 func whole(k int) *second.Demand {
 	return &second.Demand{Want: func() int { return k }, Take: func(free int) int {
 		if free < k {

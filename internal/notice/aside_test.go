@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A gated handler blocks in each call, including calls of Enabled, until the channel open is closed.
+// A gated handler blocks in each call, also of Enabled, until the channel open is closed.
 type gated struct {
 	slog.Handler
 	open chan struct{}
@@ -43,7 +43,7 @@ func TestLoggerThatHangsDelaysNoCallAndLosesNoMoreThanItSays(t *testing.T) {
 		begun := time.Now()
 		with := aside.With("a", 1).WithGroup("g")
 		with.Info("first", "b", 2)
-		synctest.Wait() // until the logger has the line
+		synctest.Wait() // waits until the handler has the first line
 		for n := range room + 5 {
 			aside.Info(fmt.Sprintf("line %d.", n))
 		}
@@ -91,7 +91,7 @@ func TestLinesAreMissingWhereItIsTold(t *testing.T) {
 	})
 }
 
-// If a handler calls runtime.Goexit, only the present line is lost. If it panics, the process ends, as with a panic in any goroutine.
+// If a handler calls runtime.Goexit, only the line of that call is lost. If it panics, the process ends, as with a panic in any goroutine.
 func TestHandlerThatEndsItsGoroutineLosesNoOtherLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := logtest.New(slog.LevelInfo)

@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A warning about a first connection is repeated, since the caller waits for it. An outage that lasts is logged once, and a short one is
-// not.
+// While a program waits for its first connection, the warning is repeated. Later, an outage is logged once if it lasts, and not at all if
+// it is short.
 func TestWhatIsLoggedOfAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := logtest.New(slog.LevelInfo)
@@ -40,7 +40,7 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 			c.Reach(true)
 			synctest.Wait()
 		}
-		want(slog.LevelInfo, "connected again", 1) // the other returns came soon after a return that was logged
+		want(slog.LevelInfo, "connected again", 1) // the other reconnections came soon after one that was logged
 		want(slog.LevelWarn, "lost the connection to", 0)
 		c.Reach(false)
 		time.Sleep(time.Hour)
@@ -53,7 +53,8 @@ func TestWhatIsLoggedOfAConnection(t *testing.T) {
 	})
 }
 
-// The end of a session is reported once. It is not reported again when the next session ends without having been connected.
+// A listener learns once that a session has ended. If the next session ends without ever having been connected, the listener is not called
+// again.
 func TestFollowerLearnsTheStateAndThenEachChangeOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := logtest.New(slog.LevelInfo)
@@ -82,7 +83,8 @@ func TestFollowerLearnsTheStateAndThenEachChangeOnce(t *testing.T) {
 	})
 }
 
-// A session may have been connected, and locks held under it, before the listener was registered.
+// Before a listener was registered, a session may have been connected, and may have held locks. The listener learns of the end of that
+// session, too.
 func TestWhoAsksInAnOutageIsToldThatTheSessionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, logger := logtest.New(slog.LevelInfo)

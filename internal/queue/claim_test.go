@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Every command takes a while here, so a caller can leave at any point of an acquisition. Whenever it leaves, no contender stays in the
-// queue.
+// Every command takes a while in this test, and the caller leaves at each possible point of an acquisition. In no case may a contender stay
+// in the queue.
 func TestCallerMayLeaveAtEachInstant(t *testing.T) {
 	const step = 10 * time.Millisecond
 	slow := func(_ context.Context, _ Command, usual func() Answer) Answer {
@@ -77,7 +77,7 @@ func leaveAt(t *testing.T, f *fake, at time.Duration, requeue bool, script []rep
 	f.none()
 }
 
-// When the caller stops waiting, the first Enter of a Requeue may or may not have removed the old contender, or may remove it later.
+// A caller may stop waiting for a Requeue. By then, its first Enter may have removed the old contender, or not, or may remove it later.
 func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 	for name, c := range map[string]struct {
 		enter  func(f *fake, old *Contender) reply
@@ -122,8 +122,8 @@ func TestWhatARequeueMakesOfTheOldContender(t *testing.T) {
 	}
 }
 
-// A Requeue that fails may have removed the old contender, which is no loss. It returns only after the old contender is removed. Otherwise
-// a new acquisition would queue behind the old contender.
+// A Requeue that fails may have removed the old contender, which is no loss. It returns only when the old contender is removed. Otherwise a
+// new acquisition would queue behind the old contender.
 func TestRequeueThatFails(t *testing.T) {
 	type enter func(ctx context.Context, f *fake, old *Contender, usual func() Answer) Answer
 	type row struct {
@@ -159,7 +159,8 @@ func TestRequeueThatFails(t *testing.T) {
 	})
 }
 
-// A lost grant removes its contender itself. The Enter of the Requeue must not remove it, too, because two commands would then remove it.
+// A lost grant removes its contender itself. The Enter of a Requeue must not remove that contender, too, because a late second removal
+// could hit a later contender.
 func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		old := f.acquire(second.Exclusive)
@@ -174,7 +175,7 @@ func TestAGrantThatIsLostIsRemovedByItselfWhenItIsRequeued(t *testing.T) {
 	})
 }
 
-// A Requeue that cannot begin still gives up the old grant, and does so at once.
+// A Requeue that cannot start still gives up the old grant at once.
 func TestRequeueThatCannotBegin(t *testing.T) {
 	for name, prevent := range map[string]func(f *fake, cancel func()){
 		"left":   func(_ *fake, cancel func()) { cancel() },
@@ -203,7 +204,7 @@ func TestRequeueThatCannotBegin(t *testing.T) {
 	}
 }
 
-// A TryAcquire does not wait for the lock. It does not wait for the next session either.
+// A TryAcquire waits neither for the lock nor for the next session.
 func TestTryThatFindsItsSessionOverFails(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Try, f.expired)
@@ -212,8 +213,8 @@ func TestTryThatFindsItsSessionOverFails(t *testing.T) {
 	})
 }
 
-// If a TryAcquire has not entered, there is nothing to remove. But a store may need two requests for it, and create the contender before it
-// knows that the lock is taken.
+// A TryAcquire that did not enter the queue has nothing to remove. A store that needs two requests for it may have created the contender
+// before it finds the lock taken. Then the contender is removed.
 func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	for commands, try := range map[int]reply{1: says(Answer{Outcome: Locked}), 2: waits} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
@@ -225,7 +226,7 @@ func TestTryThatIsLockedLeavesNothing(t *testing.T) {
 	}
 }
 
-// Before the first answer of the store, it is unknown whether the store can be reached.
+// Before the first answer of the store, a TryAcquire waits, because the process does not know whether the store can be reached.
 func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
 		first  reply
@@ -239,7 +240,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 			wantErr(t, "a try that is answered "+name, need.ErrOf(f.claim(second.Exclusive).TryAcquire(within(t, c.within))), c.want)
 		})
 	}
-	// Contenders also waits for the first session, because the list could not show a grace period otherwise.
+	// Contenders also waits for the first session. Otherwise its list could not show a grace period.
 	playFrom(t, func(f *fake) { f.then(Open, late(time.Second)) }, func(t *testing.T, f *fake) {
 		begun := time.Now()
 		wantErr(t, "Contenders", need.ErrOf(f.claim(second.Exclusive).Contenders(t.Context())), nil)
@@ -247,7 +248,7 @@ func TestTryWaitsForTheFirstAnswer(t *testing.T) {
 	})
 }
 
-// Callers with short deadlines do not pile up commands while the store does not answer.
+// While the store does not answer, callers with short deadlines send no commands, which would otherwise pile up.
 func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.noteAway(errAway, true)
@@ -266,7 +267,7 @@ func TestNobodyEntersWhileTheStoreDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// A command that is repeated until it is answered ends with its caller and with the tier, but not earlier.
+// List and Ask are repeated until the store answers. They end early if the context of the caller ends or the tier is closed.
 func TestListAndAskAreRepeated(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		l := f.claim(second.Exclusive)
@@ -333,7 +334,7 @@ func TestBreakSaysWhetherItRemoved(t *testing.T) {
 	})
 }
 
-// The context of a caller may live as long as the process, so a finished command must not leave anything registered with it.
+// The context of a caller may live as long as the process. A finished command must therefore leave no function registered with it.
 func TestRequestLeavesNothingWithItsContext(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		ctx := &listened{Context: t.Context()}
@@ -342,13 +343,13 @@ func TestRequestLeavesNothingWithItsContext(t *testing.T) {
 	})
 }
 
-// listened counts the functions that wait for the end of a context.
+// A listened context counts the functions that are registered for its end, in total and at present.
 type listened struct {
 	context.Context
 	ever, now int
 }
 
-func (l *listened) Value(any) any { return nil } // otherwise package context would find the inner context, and not call AfterFunc
+func (l *listened) Value(any) any { return nil } // hides the inner context from package context, which would otherwise not call AfterFunc
 
 func (l *listened) AfterFunc(f func()) func() bool {
 	l.ever, l.now = l.ever+1, l.now+1
@@ -359,7 +360,7 @@ func (l *listened) AfterFunc(f func()) func() bool {
 	}
 }
 
-// While no contender can be removed, callers with short deadlines pile up no contenders.
+// While no contender can be removed, callers with short deadlines get an error, instead of adding more contenders to the queue.
 func TestNobodyEntersWhileTooManyCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.many(Leave, 20_000, says(Answer{Outcome: Failed}))
@@ -393,7 +394,7 @@ func TestCommandIsRepeatedWhenTheStoreAnswers(t *testing.T) {
 	}
 }
 
-// Even if the total number of permits differs in each answer, there are pauses between the requests.
+// Between requests there are pauses, even if each answer states another total number of permits.
 func TestNumberThatChangesAgainAndAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)

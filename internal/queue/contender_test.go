@@ -13,7 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The newest view counts, in the order of At. If the store was set back to an earlier state, the answer to a later command still counts.
+// Of several views, the one with the highest At counts. A store that was set back to an earlier state starts with lower values. Then the
+// answer to a later command counts.
 func TestNewestWordCounts(t *testing.T) {
 	type row struct {
 		view    View
@@ -67,8 +68,8 @@ func TestNewestWordCounts(t *testing.T) {
 	})
 }
 
-// A contender may be reported missing before it was seen in the queue. It may be about to enter, so that is no loss. Views that are older
-// than that report do not count.
+// A contender that is missing may not have entered yet. If it was never seen in the queue, that is no loss. Views that are older than the
+// report of the missing contender do not count.
 func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 	type row struct {
 		at     int64 // the At of the answer; the contender was reported missing at 100
@@ -102,7 +103,7 @@ func TestMissingContenderMayBeYetToEnter(t *testing.T) {
 	})
 }
 
-// Notifications may come before the answer to the command that caused them, and after the end of the contender.
+// A notification may arrive before the answer to the command that caused it, and after the end of its contender.
 func TestNewsComesAtAnyTime(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		var id string
@@ -119,9 +120,9 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 		need.That(t, "what was told before the answer is forgotten", h.revoked.IsSet())
 		f.then(Leave, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
-			f.Tell(View{ID: id, At: 1000}) // missing because of the release, so no loss
+			f.Tell(View{ID: id, At: 1000}) // the contender is missing because of the release, which is no loss
 			f.Tell(View{ID: id, Err: errRefused})
-			if err := h.Missing(); !errors.Is(err, second.ErrReleased) { // called when a guarded write has not found the contender
+			if err := h.Missing(); !errors.Is(err, second.ErrReleased) { // a guarded write that has not found the contender calls Missing
 				t.Errorf("behind the release: %v, want ErrReleased", err)
 			}
 			return a
@@ -133,8 +134,8 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 	})
 }
 
-// If a contender has lost its place, or a late command has given it another one, its owner learns of the loss at once. It is then
-// removed, if it is still in the queue.
+// A contender may lose its place, or a late command may give it another one. Its owner learns of the loss at once, and the contender is
+// removed if it is still in the queue.
 func TestContenderThatIsNotAtItsPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		view     View
@@ -155,8 +156,8 @@ func TestContenderThatIsNotAtItsPlace(t *testing.T) {
 	}
 }
 
-// After a loss the owner has the margin to stop. Then the contender is removed, whether the owner has stopped or not. Renewals do not
-// keep it in the queue.
+// After a loss the owner has the margin to stop. Then the contender is removed, even if the owner has not stopped. Renewals do not keep it
+// in the queue.
 func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -178,7 +179,8 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 	})
 }
 
-// A short hold does not subscribe to notifications. When a contender is given up, it unsubscribes, and it does not subscribe later.
+// A contender with a short hold never subscribes to notifications. When a contender is given up, it unsubscribes, and does not subscribe
+// again.
 func TestWhoFollows(t *testing.T) {
 	follow := func(c *Contender) []string { return []string{"follow " + c.id} }
 	both := func(c *Contender) []string { return []string{"follow " + c.id, "unfollow " + c.id} }
@@ -221,7 +223,8 @@ func TestWhoFollows(t *testing.T) {
 	}
 }
 
-// If the store cannot inform a waiter of changes, the wait ends with an error. If the store cannot keep a contender, the contender is lost.
+// If the store cannot notify a waiter of changes, the wait ends with an error. If the store cannot keep the contender of a holder, the lock
+// is lost.
 func TestTwoMeaningsOfTrouble(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Err = false, errRefused }))
@@ -234,7 +237,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 		wantErr(t, "a loss of one that cannot be told", h.Err(), nil)
 		f.then(Beat, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
-			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // newer than the loss, and ignored
+			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // this view is newer than the loss, and is still ignored
 			a.Views = []View{{ID: h.id, Err: errRefused}}
 			return a
 		})
@@ -246,7 +249,7 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 	})
 }
 
-// In a grace period, the error of a TryAcquire says so, and a waiter asks the store again at the end of the period.
+// In a grace period, a TryAcquire returns the error of the grace period. A waiter asks the store again when the period ends.
 func TestGracePeriod(t *testing.T) {
 	inGracePeriod := but(func(a *Answer) { a.View.Has, a.View.InGracePeriod, a.View.Again = false, true, time.Second })
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -289,7 +292,7 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 			return a
 		})
 		f.then(Leave, func(_ context.Context, _ Command, usual func() Answer) Answer {
-			a := usual() // from now on, another contender may have the name
+			a := usual() // from now on, another contender may use the same name
 			go func() {
 				g, _ := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
 				next <- g
@@ -313,7 +316,8 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 	})
 }
 
-// A store may first report that there are contenders ahead, and only later which ones. After the end of a wait, the place is unknown.
+// A store may first report only that there are contenders ahead, and later which ones. The place that a waiter reports follows that. When
+// the wait has ended, no place is reported.
 func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, untold)
@@ -345,8 +349,8 @@ func TestWhoWaitsLooksEverMoreRarely(t *testing.T) {
 	})
 }
 
-// Between two holders that use another library, the key is free only for moments. Whenever a new holder is ahead, the waiter therefore
-// polls often again.
+// Holders that use another library leave the key free only for moments. A waiter therefore polls often again whenever a new holder is
+// ahead.
 func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		behind := func(id string) reply {
@@ -362,12 +366,12 @@ func TestLooksComeSoonAgainWhenAnotherOneIsAhead(t *testing.T) {
 	})
 }
 
-// A process that was seen waiting before the grant counts as waiting for this holder only since the grant.
+// A process may have waited before the grant. For the new holder, that wait counts only from the grant.
 func TestContendedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 	for sent, want := range map[time.Duration]time.Duration{
-		time.Nanosecond:         2 * time.Second, // the look was sent long before the grant
+		time.Nanosecond:         2 * time.Second, // the request that saw the waiter was sent long before the grant
 		1500 * time.Millisecond: 1500 * time.Millisecond,
-		0:                       time.Second, // a notification, which was not asked for
+		0:                       time.Second, // a notification, which has no request
 	} {
 		play(t, Config{}, func(t *testing.T, f *fake) {
 			time.Sleep(time.Second)
@@ -380,7 +384,7 @@ func TestContendedIsCountedFromTheLookAndFromTheGrantAtMost(t *testing.T) {
 	}
 }
 
-// Where the store sends no notifications, a call for Contended reads the queue once.
+// If the store sends no notifications, a call of Contended reads the queue once.
 func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Again = time.Second }))
@@ -394,8 +398,8 @@ func TestWhoAsksWhetherTheLockIsWantedLooks(t *testing.T) {
 	})
 }
 
-// A contender behind a waiter does not make that waiter contended. Where waiters may be invisible, the holder learns when to look for
-// them.
+// A waiter does not count as contended when a contender queues behind it. If the store cannot show all waiters, the view says when the
+// holder has to look for them.
 func TestNobodyIsContendedBeforeItHolds(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		var v View

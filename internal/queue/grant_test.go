@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A grant is idle once no request that was sent under it can take effect any more. A lock may be handed off within the process after two
-// steps: the check of new writes fails, and then the grant is idle.
+// A lock may be handed off within the process only when the grant is idle: no request that was sent under it can take effect any more. To
+// get there, new writes are refused first, and then the process waits for those under way.
 func TestGuardedWrites(t *testing.T) {
 	fine := func() error { return nil }
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -49,8 +49,8 @@ func TestGuardedWrites(t *testing.T) {
 	})
 }
 
-// A release waits for a third of the TTL at most, and not at all while the store cannot be reached. The contender is then removed in the
-// background. A store that only sends no notifications can be reached.
+// Release waits for at most a third of the TTL, and not at all while the store cannot be reached. After that, the contender is removed in
+// the background. A store that only sends no notifications counts as reachable.
 func TestReleaseIsBounded(t *testing.T) {
 	slow := func(_ context.Context, _ Command, usual func() Answer) Answer {
 		time.Sleep(ttl)
@@ -73,7 +73,7 @@ func TestReleaseIsBounded(t *testing.T) {
 			begun := time.Now()
 			wantErr(t, name+": Release", h.Release(), nil)
 			need.Equal(t, name+": Release took", time.Since(begun), c.after)
-			if synctest.Wait(); len(f.ops(Leave)) != c.sent { // otherwise each contender that leaves would send requests during an outage
+			if synctest.Wait(); len(f.ops(Leave)) != c.sent { // a contender that sent more requests would load the store during an outage
 				t.Errorf("%s: %d commands, want %d", name, len(f.ops(Leave)), c.sent)
 			}
 			time.Sleep(ttl)
@@ -82,7 +82,7 @@ func TestReleaseIsBounded(t *testing.T) {
 	}
 }
 
-// Err reads the clock, so a loss shows even if no timer has fired.
+// Err reads the clock. It therefore reports a loss even if no timer has fired.
 func TestLossIsSeenByTheClock(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -117,7 +117,7 @@ func TestWhatTellsOfALossReadsTheClock(t *testing.T) {
 	}
 }
 
-// Readers behind a writer that downgrades are visible to it, but only other writers make it contended.
+// After a writer has become a reader, it still sees the contenders behind it. Only a writer among them makes it contended.
 func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.reader = true
@@ -130,7 +130,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 			return usual()
 		})
 		var all sync.WaitGroup
-		for range 3 { // at the same time
+		for range 3 { // the three calls run at the same time
 			all.Go(func() { wantErr(t, "Share", h.Share(t.Context()), nil) })
 		}
 		all.Wait()
@@ -139,7 +139,7 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 		h.Release()
 		f.reader = true
 		h = f.acquire(second.Writing)
-		if err := h.Share(t.Context()); err != nil || !h.Contended().Raised() { // a writer waits, too
+		if err := h.Share(t.Context()); err != nil || !h.Contended().Raised() { // now a writer waits behind the readers
 			t.Errorf("%v; contended by who does not read: %v", err, h.Contended().Raised())
 		}
 		h.Release()
@@ -237,7 +237,7 @@ func TestPartThatTheStoreRefusesToTakeBackIsSentAgain(t *testing.T) {
 	})
 }
 
-// A waiter that is not first takes no permits, even if some are free. A waiter for the end of a grace period takes no more than it has
+// Only the first waiter takes permits, even if some are free. A waiter for the end of a grace period takes no more permits than it has
 // asked for.
 func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
@@ -254,7 +254,7 @@ func TestOnlyTheFirstBidsForPermits(t *testing.T) {
 		f.then(Look, view(View{Ahead: 1, Free: 1, Waiting: 1}), view(View{Free: 3, InGracePeriod: true}), view(View{Free: 1}))
 		d := &second.Demand{Want: func() int { return 2 }, Take: func(free int) int { return free }}
 		begun := time.Now()
-		time.AfterFunc(time.Second/10, d.Changed.Set) // makes the waiter check the demand, but send nothing
+		time.AfterFunc(time.Second/10, d.Changed.Set) // the waiter checks the demand and sends nothing
 		permits, err := s.Acquire(t.Context(), d)
 		if err != nil || len(permits) != 1 || time.Since(begun) != 7*time.Second/10 || len(f.ops(Weigh)) != 1 || d.Others() != 1 {
 			t.Errorf("%d permits after %v and %d bids, others %d: %v", len(permits), time.Since(begun), len(f.ops(Weigh)), d.Others(), err)

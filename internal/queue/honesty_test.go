@@ -28,7 +28,7 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 				need.Equal(t, "losses in "+f.logged().String(), len(f.logged().Lines(slog.LevelWarn, "lock lost")), 1)
 			})
 		})
-		// The lock was held when it was given up, so Release returns nil.
+		// The lease had ended, but the lock was held when it was given up. Therefore Release returns nil.
 		t.Run(name+" after the lease", func(t *testing.T) {
 			play(t, Config{}, func(t *testing.T, f *fake) {
 				h := f.acquire(second.Exclusive)
@@ -45,7 +45,7 @@ func TestReleaseThatFindsNothingTellsOfALossWhileTheLeaseRuns(t *testing.T) {
 	}
 }
 
-// Once a command that makes it a reader may have been executed, a writer may not write any more.
+// A command that makes a writer a reader may have been executed although its answer says otherwise. From then on, the grant refuses writes.
 func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 	denied := Answer{Outcome: Denied, Err: errRefused}
 	begun := denied
@@ -70,7 +70,7 @@ func TestShareThatMayHaveBeenExecutedIsNotTakenBack(t *testing.T) {
 	})
 }
 
-// If each contender has its own lease, no audit is needed: the store itself drops contenders that no Beat names.
+// If each contender has its own lease, no audit is needed, because the store itself drops contenders that no Beat names.
 func TestOnlyWhatMayEnterLateIsAudited(t *testing.T) {
 	for _, c := range []struct {
 		op   Op
@@ -118,8 +118,8 @@ func TestServerThatForgetsEachSessionIsNotAskedWithoutEnd(t *testing.T) {
 	})
 }
 
-// Events that no return value can report are logged once: an outage, the end of a session, and the loss of a lock. The loss of a place in a
-// queue is not logged.
+// An outage, the end of a session and the loss of a lock are each logged once, because no return value reports them. The loss of a place in
+// the queue is not logged.
 func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -142,8 +142,8 @@ func TestLossAndOutageAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// Release returns the loss that was detected first, even if another one is detected later. When the owner of a lost contender queues again,
-// the contender is removed at once.
+// If several losses are detected, Release returns the first one. When the owner of a lost contender queues again, that contender is removed
+// at once.
 func TestEndOfWhatWasLost(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		gone, there := f.acquire(second.Exclusive), f.acquire(second.Exclusive)
@@ -158,7 +158,7 @@ func TestEndOfWhatWasLost(t *testing.T) {
 	})
 }
 
-// If the removal of a contender finds it missing while its lease runs, Release returns a loss.
+// If the command that removes a contender does not find it while its lease runs, Release returns a loss.
 func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -172,7 +172,8 @@ func TestContenderThatIsFoundMissingAsItIsGivenUp(t *testing.T) {
 	})
 }
 
-// Each answer of a server in a grace period says how much is left, and some answers come late.
+// Each answer of a server in a grace period says how long the period still lasts. The warning is repeated only if the period has grown,
+// even if answers arrive late.
 func TestGracePeriodIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		answer := func(left, late time.Duration) {
@@ -200,9 +201,9 @@ func TestGracePeriodIsWarnedOfOnceAndAgainWhenItGrows(t *testing.T) {
 			t.Errorf("grace period %v, want one as long as it may be", q)
 		}
 		answer(7*time.Second, 3*time.Second)
-		answer(5*time.Second, 0) // at most a second later than known, because servers round; not logged
+		answer(5*time.Second, 0) // servers round, so a second more than before is not logged
 		warned(1)
-		answer(time.Minute, time.Second) // another process has a longer lease
+		answer(time.Minute, time.Second) // the period has grown, because another process has a longer lease
 		warned(2)
 		time.Sleep(time.Minute)
 		need.Equal(t, "a grace period that is over", f.GracePeriod(), nil)

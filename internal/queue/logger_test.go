@@ -21,8 +21,8 @@ func (h hanging) Enabled(context.Context, slog.Level) bool {
 	return false
 }
 
-// The goroutine that renews the session logs refusals. The goroutines that remove lost contenders log, too. A logger that blocks must delay
-// none of them.
+// The goroutine that renews the session logs refusals, and the goroutines that remove lost contenders log, too. A logger that blocks must
+// delay neither.
 func TestLoggerThatHangsKeepsNoSessionFromBeingRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, stuck := newFake(t, Config{}), make(chan struct{})

@@ -16,7 +16,7 @@ import (
 
 var errFull = errors.New("no memory left")
 
-// The map refusing has the ways in which a store may fail one kind of command while it answers all other commands.
+// The map refusing lists the ways in which a store may fail commands of one kind while it answers all others.
 var refusing = map[string]struct {
 	reply reply
 	why   error
@@ -27,7 +27,7 @@ var refusing = map[string]struct {
 	"not answered":        {never, context.DeadlineExceeded},
 }
 
-// Renewals are answered meanwhile, so the state of the connection shows no problem.
+// A store may refuse all acquisitions while it answers renewals. The connection then looks fine, and only Refusal reports the problem.
 func TestAcquisitionsThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 	need.Each(t, refusing, func(t *testing.T, c struct {
 		reply reply
@@ -94,7 +94,7 @@ func TestReleasesThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 	})
 }
 
-// An outage is reported as an outage. A request that was not answered because of it does not count as a refusal.
+// An outage is reported as an outage. A request without an answer does not count as a refusal.
 func TestOutageIsNoRefusal(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		for _, op := range []Op{Enter, Leave, Beat, Open} {
@@ -117,7 +117,7 @@ func TestOutageIsNoRefusal(t *testing.T) {
 	})
 }
 
-// If the store refuses commands only at one path, and serves those at other paths, Refusal returns nil.
+// If the store refuses commands at one path only, and serves those at other paths, Refusal returns nil.
 func TestStoreThatServesOthersIsNotSaidToRefuse(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		refuse := says(Answer{Outcome: Failed, Err: errFull})
@@ -147,7 +147,7 @@ func TestRefusalFadesWhenNothingIsAskedFor(t *testing.T) {
 	})
 }
 
-// A waiter polls again and again. If the store refuses these polls, Refusal reports it, even while notifications arrive.
+// If the store refuses the polls of a waiter, Refusal reports it, even while notifications arrive.
 func TestLookThatIsRefusedIsTold(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, waits)
@@ -163,7 +163,7 @@ func TestLookThatIsRefusedIsTold(t *testing.T) {
 	})
 }
 
-// For each error of a TryAcquire, errors.Is shows the kind of error, unless the caller made a mistake.
+// Each error of a TryAcquire matches the right kind with errors.Is. Only mistakes of the caller have no kind.
 func TestErrorsOfATryCanBeTold(t *testing.T) {
 	type row struct {
 		begin func(f *fake)
@@ -185,7 +185,7 @@ func TestErrorsOfATryCanBeTold(t *testing.T) {
 	})
 }
 
-// The locks of a bundle may be handed off within the process only after the guarded write under the bundle is answered.
+// A guarded write may need several locks. None of these locks is idle, and may be handed off, before the write is answered.
 func TestWriteUnderSeveralKeepsAllFromBeingIdle(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		all := []*Contender{f.acquire(second.Exclusive), f.acquire(second.Exclusive)}

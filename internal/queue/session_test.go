@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A session may end between any two commands. A waiter then enters again at once, even if the store sends no notification, and a holder
-// has lost its lock.
+// A session may end between any two commands. A waiter then enters the queue again at once, even without a notification, and a holder loses
+// its lock.
 func TestSessionThatEnds(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -37,10 +37,11 @@ func TestSessionThatEnds(t *testing.T) {
 	})
 }
 
-// The answer that reports the end of a session may also be the first answer after an outage.
+// The first answer after an outage may report that the session has ended. Then the loss is reported before the connection counts as
+// restored.
 func TestEndOfASessionIsToldBeforeTheStoreIsBack(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
-		for range 1000 { // so many that it takes a while to end them all
+		for range 1000 { // with many contenders, it takes a while to end them all
 			f.acquire(second.Exclusive)
 		}
 		var told []second.ConnectionState
@@ -66,7 +67,8 @@ func TestSessionAfterOneThatWasRenewedBeginsAtOnce(t *testing.T) {
 	})
 }
 
-// If a renewal is requested during another renewal, a second one follows at once. The first one may not show what the request is about.
+// If a renewal is requested while another one is under way, a second one follows at once. The answer to the first one may be too old for
+// the caller.
 func TestRenewalThatIsAskedForDuringOneFollowsAtOnce(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -81,7 +83,8 @@ func TestRenewalThatIsAskedForDuringOneFollowsAtOnce(t *testing.T) {
 	})
 }
 
-// Some stores need several round trips to open a session, and may be far away. Therefore an Open may take longer than other commands.
+// Some stores need several round trips to open a session, and a store may be far away. Therefore an Open may take longer than other
+// commands.
 func TestSessionMayTakeLongToBegin(t *testing.T) {
 	slowly := func(ctx context.Context, c Command, usual func() Answer) Answer {
 		select {
@@ -97,7 +100,7 @@ func TestSessionMayTakeLongToBegin(t *testing.T) {
 	})
 }
 
-// The TTL that the store grants counts, not the one that was asked for.
+// The lease follows the TTL that the store grants, and not the requested one.
 func TestTTLIsTheStores(t *testing.T) {
 	const granted = 4 * ttl
 	playFrom(t, func(f *fake) { f.then(Open, but(func(a *Answer) { a.TTL = granted })) }, func(t *testing.T, f *fake) {
@@ -110,7 +113,7 @@ func TestTTLIsTheStores(t *testing.T) {
 	})
 }
 
-// The lease counts from when a renewal was sent. Losses that its answer reports are applied first.
+// The lease counts from the time at which a renewal was sent. If the answer reports losses, these are applied before the lease is extended.
 func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -130,7 +133,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		time.Sleep(ttl) // the lease has run out
 		f.mu.Lock()
 		f.next[Beat] = nil
-		delete(f.places, id) // as at another server that has the session but not the contender
+		delete(f.places, id) // acts as another server that has the session but not the contender
 		f.mu.Unlock()
 		f.Tell(View{ID: id, Known: true, Token: f.ops(Enter)[1].Token, Has: true})
 		g := <-waiting
@@ -152,7 +155,7 @@ func TestContenderApartIsRenewedByWhatSaysThatItIsThere(t *testing.T) {
 	})
 }
 
-// The audit deletes contenders that have no owner. It deletes no contender that enters, holds the lock, or leaves.
+// The audit deletes contenders without an owner. It never deletes a contender that enters, holds the lock, or leaves.
 func TestAudit(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
@@ -167,7 +170,7 @@ func TestAudit(t *testing.T) {
 			return int(f.places["stray"])
 		}
 		h := f.acquire(second.Exclusive)
-		lost := f.acquire(second.Exclusive) // lost, but not removed before the end of the margin
+		lost := f.acquire(second.Exclusive) // lost, and not removed yet, because the margin has not ended
 		lost.session.Lose(lost, second.Lost(second.ByOther, "a test"))
 		leaving := f.acquire(second.Exclusive)
 		var late *Contender
@@ -177,10 +180,10 @@ func TestAudit(t *testing.T) {
 				time.Sleep(time.Second / 2)
 				return usual()
 			})
-			go func() { // this contender is in the list, and is given up before the answer arrives
+			go func() { // this contender is in the answer of the store, and is given up before that answer arrives
 				wantErr(t, "removed before its own command", leaving.Release(), nil)
 			}()
-			late = f.acquire(second.Exclusive) // this contender is in the list, although it entered after the audit began
+			late = f.acquire(second.Exclusive) // this contender is in the answer of the store, although it entered after the audit began
 			a := usual()
 			time.Sleep(time.Millisecond)
 			return a
@@ -191,7 +194,7 @@ func TestAudit(t *testing.T) {
 			len(drops) == 1 && len(drops[0].Among) == 1 && drops[0].Among[0].ID == "stray" && strays() == 0)
 		wantErr(t, "a loss of the holder", h.Err(), nil)
 		wantErr(t, "a loss of the late one", late.Err(), nil)
-		stray() // an orphan that appears later is also found
+		stray() // creates another orphan, which the audit has to find, too
 		time.Sleep(ttl / 4)
 		need.That(t, "a session in doubt is audited with each renewal", strays() == 0)
 		for _, c := range []*Contender{h, lost, late} {
@@ -201,8 +204,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// If the store may have been set back to an earlier state, two kinds of answered commands are repeated: those that gave up some permits,
-// and those that made a writer a reader.
+// A store that was set back to an earlier state may have lost commands that it had answered. Two kinds are then repeated: those that gave
+// up some permits, and those that made a writer a reader.
 func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
@@ -228,12 +231,12 @@ func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 	})
 }
 
-// A store that was set back may have a contender whose name is in use at another path by now.
+// After a store was set back, it may list a contender whose name is now in use at another path. The audit compares the path, too.
 func TestAuditKnowsContendersByTheirPath(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
 		f.then(Beat, but(func(a *Answer) { a.Doubt = true }))
-		elsewhere, below := Ref{Path: "/m", ID: h.id}, Ref{Path: "/l\npermits", ID: h.id} // a store may append to the path
+		elsewhere, below := Ref{Path: "/m", ID: h.id}, Ref{Path: "/l\npermits", ID: h.id} // a store may append text to the path
 		reads := Ref{Path: "/l", ID: h.id, Reads: true}
 		f.then(Audit, says(Answer{Outcome: Done, Present: []Ref{h.Ref(), elsewhere, below, reads}}))
 		f.then(Drop, says(Answer{Outcome: Done}))
@@ -243,8 +246,8 @@ func TestAuditKnowsContendersByTheirPath(t *testing.T) {
 	})
 }
 
-// With OwnTTL, contenders have their own leases, which continue after the end of the session. Each contender is then removed by a command,
-// unless its lease ends first.
+// With OwnTTL, contenders have leases of their own, which outlive the session. Each contender is then removed by a command, unless its
+// lease ends first.
 func TestRemovalAfterTheSession(t *testing.T) {
 	for own, removals := range map[bool]int{true: 1, false: 0} {
 		play(t, Config{OwnTTL: own}, func(t *testing.T, f *fake) {
@@ -264,7 +267,7 @@ func TestRemovalAfterTheSession(t *testing.T) {
 	})
 }
 
-// If the store refuses to remove a contender, that is logged once, and the removal is retried. For its owner, the contender is released.
+// If the store refuses to remove a contender, one line is logged, and the removal is retried. Release has already returned by then.
 func TestContenderThatCannotLeave(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -278,8 +281,8 @@ func TestContenderThatCannotLeave(t *testing.T) {
 	})
 }
 
-// Close ends all pending commands, sends a Goodbye for all contenders that may be in queues, and leaves no goroutine. It sends the Goodbye
-// even if the last command was not answered, because the store may be reachable again.
+// Close ends all pending commands and leaves no goroutine. It sends a Goodbye for all contenders that may be in queues, even if the last
+// command got no answer, because the store may be reachable again.
 func TestCloseAtAnyTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(f *fake) // is called in a goroutine
@@ -331,7 +334,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 					need.Must(t, fmt.Sprintf("goodbyes: %+v", byes), len(byes) == 1)
 					f.mu.Lock()
 					defer f.mu.Unlock()
-					if own && len(f.places) > 0 { // without OwnTTL, they are removed with the session
+					if own && len(f.places) > 0 { // without OwnTTL, the contenders are removed with the session
 						t.Errorf("%v are left", f.places)
 					}
 					if !own && c.among > 0 && len(byes[0].Among) != c.among {
@@ -343,7 +346,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 	}
 }
 
-// A store whose client was closed ends its tier. Close may come later, and more than once.
+// If the program closes the client of a store, the tier ends. Close may be called later, and more than once.
 func TestEndThenClose(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		h := f.acquire(second.Exclusive)
@@ -358,12 +361,12 @@ func TestEndThenClose(t *testing.T) {
 	})
 }
 
-// End may be called at any point of an operation.
+// End may be called at any point of an operation. The operation still ends, without waiting for a store that is closed.
 func TestEndMeanwhile(t *testing.T) {
 	playFollowed(t, func(t *testing.T, f *fake) {
 		old := f.acquire(second.Exclusive)
 		old.RevokeRequested()
-		f.meanwhile = f.End // End is called during Unfollow, when the old contender is given up
+		f.meanwhile = f.End // Unfollow, which is called when the old contender is given up, calls End
 		wantErr(t, "Requeue", need.ErrOf(f.claim(second.Exclusive).Requeue(t.Context(), old, new(second.Wait))), second.ErrClosed)
 		begun := time.Now()
 		wantErr(t, "AwaitRelease", old.AwaitRelease(), nil)
@@ -371,7 +374,7 @@ func TestEndMeanwhile(t *testing.T) {
 		f.Tier.Close()
 	})
 	play(t, Config{Apart: true}, func(t *testing.T, f *fake) {
-		f.meanwhile = f.End // End is called during Name
+		f.meanwhile = f.End // Name calls End
 		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))), second.ErrClosed)
 		need.Empty(t, "commands", f.ops(Enter))
 		f.Tier.Close()
@@ -387,7 +390,8 @@ func TestEndMeanwhile(t *testing.T) {
 	})
 }
 
-// A refusal to open a session may also mean that the store cannot be used. Ready then returns the refusal at once, and does not wait for
+// A refusal to open a session may mean that the store cannot be used at all. Ready then returns the refusal at once, without waiting for
+// the store.
 // the store.
 func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused, Away: errAway})
@@ -399,7 +403,7 @@ func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	})
 }
 
-// Without a session, the error is the reason why none can be opened.
+// Without a session, an error states why no session can be opened. Other problems of the store are left out.
 func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused})
 	playFrom(t, func(f *fake) { f.then(Open, refused, refused); f.Deafen(errAway) }, func(t *testing.T, f *fake) {
@@ -420,7 +424,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	})
 }
 
-// The tier closes the store only after the last call of Do has returned.
+// The tier closes the store only when the last call of Do has returned.
 func TestCloseWaitsForWhatIsUnderWay(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		ended := false
@@ -451,13 +455,13 @@ func TestSessionThatEndsBeforeAContenderIsEnrolledIsNotUsed(t *testing.T) {
 	})
 }
 
-// A renewal that fails or is refused is repeated soon, so that a single failure does not cost the lease.
+// A renewal that fails or is refused is repeated soon. A single failure must not cost the lease.
 func TestRenewalThatFailsIsRepeatedSoon(t *testing.T) {
 	each(t, map[string]Answer{
 		"refused": {Outcome: Denied, Err: errRefused}, "failed": {Outcome: Failed}, "not served": {Outcome: Done, Away: errAway},
 	}, func(t *testing.T, f *fake, a Answer) {
 		h := f.acquire(second.Exclusive)
-		for range 2 { // the second time, the retries are as quick as the first time
+		for range 2 { // the retries are equally quick both times
 			f.many(Beat, 8, says(a))
 			f.then(Beat, nil)
 		}

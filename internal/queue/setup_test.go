@@ -19,7 +19,7 @@ import (
 
 const ttl = 6 * time.Second // of the sessions of a fake; Patience is then a second
 
-// A fake is a store that grants every lock at once. A test can replace the answers to single commands.
+// A fake is a store that grants every lock at once. A test can replace the answer to any command.
 type fake struct {
 	*Tier
 	testing.TB
@@ -27,18 +27,18 @@ type fake struct {
 
 	mu     sync.Mutex // guards the fields below
 	next   map[Op][]reply
-	refuse map[string]reply // by path, the reply to an Enter
+	refuse map[string]reply // by path: the reply to an Enter
 	sent   []Command
 	number int64
-	places map[string]int64 // by ID, the tokens of the contenders in the queue
+	places map[string]int64 // by ID: the tokens of the contenders in the queue
 	reader bool             // views say that a reader is right behind
 	told   []string         // the calls of Follow and Unfollow
 	name   string           // the name of every contender; "" for a new name each time
 
-	meanwhile func() // is called during Name and Unfollow
+	meanwhile func() // called during Name and Unfollow
 }
 
-// A reply decides what happens to one command.
+// A reply decides how the store treats one command. usual executes the command.
 type reply func(ctx context.Context, c Command, usual func() Answer) Answer
 
 type follower struct{ *fake }
@@ -71,7 +71,7 @@ func each[C any](t *testing.T, cases map[string]C, test func(*testing.T, *fake, 
 	})
 }
 
-// playFrom is play for a test that also decides about the commands of the first session.
+// playFrom is like play, and also lets the test set replies for the first session, in begin.
 func playFrom(t *testing.T, begin func(*fake), test func(*testing.T, *fake)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, Config{})
@@ -95,7 +95,7 @@ func newFake(t *testing.T, config Config) *fake {
 	return f
 }
 
-// logged returns the log, after all pending lines are written.
+// logged returns the log when all pending lines are written.
 func (f *fake) logged() *logtest.Log {
 	synctest.Wait()
 	return f.log
@@ -106,7 +106,7 @@ func (f *fake) Name(string) string {
 	return cmp.Or(f.name, fmt.Sprint("c", f.count()))
 }
 
-// Close is called by the tier, or by a test on the tier itself.
+// Close is called by the tier, or by a test that closes the tier.
 func (f *fake) Close() {
 	if f.ctx.Err() == nil {
 		f.Tier.Close()
@@ -188,14 +188,14 @@ func (f *fake) execute(c Command) Answer {
 	return a
 }
 
-// then sets the replies to the next commands of a kind.
+// The method then sets the replies to the next commands of a kind.
 func (f *fake) then(op Op, replies ...reply) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next[op] = append(f.next[op], replies...)
 }
 
-// many is like the method then, with the same reply n times.
+// The method many sets the same reply for the next n commands of a kind.
 func (f *fake) many(op Op, n int, r reply) { f.then(op, slices.Repeat([]reply{r}, n)...) }
 
 // within returns a context that ends with the test, or after d.
@@ -210,13 +210,13 @@ var (
 	errRefused = errors.New("not permitted")
 )
 
-// lost executes the command and loses the answer.
+// The reply lost executes the command and loses the answer.
 func lost(ctx context.Context, _ Command, usual func() Answer) Answer {
 	usual()
 	return never(ctx, Command{}, nil)
 }
 
-// never neither executes nor answers the command.
+// The reply never neither executes nor answers the command.
 func never(ctx context.Context, _ Command, _ func() Answer) Answer {
 	<-ctx.Done()
 	return Answer{Err: context.Cause(ctx), Away: errAway}
@@ -226,7 +226,7 @@ func says(a Answer) reply {
 	return func(context.Context, Command, func() Answer) Answer { return a }
 }
 
-// late executes the command at once and answers it later.
+// A reply late executes the command at once and delays the answer by d.
 func late(d time.Duration) reply {
 	return func(_ context.Context, _ Command, usual func() Answer) Answer {
 		a := usual()
@@ -235,7 +235,7 @@ func late(d time.Duration) reply {
 	}
 }
 
-// The function but returns a reply that executes the command and changes the answer.
+// The function but returns a reply that executes the command and changes its answer.
 func but(change func(*Answer)) reply {
 	return func(_ context.Context, _ Command, usual func() Answer) Answer {
 		a := usual()
@@ -245,13 +245,13 @@ func but(change func(*Answer)) reply {
 }
 
 var (
-	// waits executes the command, and answers that the contender has to wait and to poll.
+	// The reply waits executes the command, and answers that the contender has to wait and to poll.
 	waits = but(func(a *Answer) { a.View.Has, a.View.Ahead, a.View.Again = false, 1, time.Millisecond })
-	// untold executes the command, and answers only that the contender has to wait.
+	// The reply untold executes the command, and answers only that the contender has to wait, but not behind which ones.
 	untold = but(func(a *Answer) { a.View.Has = false })
 )
 
-// expired answers that the session does not exist, and forgets all contenders.
+// The reply expired answers that the session does not exist, and removes all contenders.
 func (f *fake) expired(context.Context, Command, func() Answer) Answer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -259,7 +259,7 @@ func (f *fake) expired(context.Context, Command, func() Answer) Answer {
 	return Answer{Outcome: Expired, Err: errors.New("no such session")}
 }
 
-// ops returns the commands of some kinds that were sent, without those of the first session.
+// ops returns the commands of the given kinds that were sent, without those of the first session.
 func (f *fake) ops(kinds ...Op) (sent []Command) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -292,7 +292,7 @@ func (f *fake) queues(c *Contender) bool {
 	return f.places[c.id] != 0
 }
 
-// remove deletes a contender without a notification.
+// remove deletes a contender and sends no notification.
 func (f *fake) remove(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Views are the same whether the queue is read for one contender or once for all.
+// A view is the same whether it comes from reading the queue for one contender or for all contenders.
 func TestWhereContendersStand(t *testing.T) {
 	common := second.Contender{Token: 7, Asked: true}
 	who := func(id string, shared bool) second.Contender {

@@ -15,7 +15,7 @@ func TestALineSaysWhatItWasMadeOf(t *testing.T) {
 	for _, base := range []int{10, 36} {
 		var got Contender
 		got.ReadLine(says.Line(base), base)
-		if got.ReadLine("1 2 3", base); got != want { // what cannot be read changes nothing
+		if got.ReadLine("1 2 3", base); got != want { // an unreadable line changes nothing
 			t.Errorf("in base %d: %+v, want %+v", base, got, want)
 		}
 	}

@@ -11,7 +11,7 @@ func TestThoseWhomAGracePeriodKeepsFromTheLock(t *testing.T) {
 	reads, writes := Contender{Shared: true}, Contender{}
 	for _, test := range []struct {
 		queue []Contender
-		has   int // how many of the first contenders had the lock before
+		has   int // how many contenders at the head of the queue had the lock before the grace period
 		want  string
 	}{
 		{[]Contender{writes, writes}, 0, "[true false]"},
@@ -30,7 +30,7 @@ func TestThoseWhomAGracePeriodKeepsFromTheLock(t *testing.T) {
 	}
 }
 
-// The grace period may end between the answer that reported it and the check of the result.
+// A grace period may end after the answer that reported it and before Locked is called. Locked then returns ErrLocked.
 func TestTryAfterAGracePeriodIsLocked(t *testing.T) {
 	var over *GracePeriodError
 	need.Equal(t, "a try when it is over", over.Locked(), ErrLocked)

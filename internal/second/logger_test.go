@@ -9,7 +9,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A program may set its default logger at any time, and lost locks must be logged there if no logger is set for the locks.
+// Without a logger of their own, locks log to slog.Default. A program may set that default at any time, and later warnings go to the new
+// one.
 func TestWarningsGoToTheDefaultOfTheTime(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)

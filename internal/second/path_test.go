@@ -8,7 +8,7 @@ import (
 func TestPathsOfLocks(t *testing.T) {
 	for _, of := range []struct {
 		rule  func(string) error
-		paths map[string]bool // true if the path is valid
+		paths map[string]bool // by path: whether it is valid
 	}{
 		{nil, map[string]bool{
 			"x": true, "/": true, "a//b": true, "/schlösser/ü 1": true, "": false, "l\xff": false, "a\nb": false,

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Package etcdlock lets etcd compare the texts.
+// The texts of values sort by token and then by turn, because package etcdlock lets etcd compare them.
 func TestTextsOfValuesAreInTheOrderOfTokenAndTurn(t *testing.T) {
 	at := time.UnixMilli(1)
 	last := ""

@@ -30,7 +30,7 @@ func TestEachCodeOfAServerHasAnErrorOfItsOwn(t *testing.T) {
 	need.OK(t, wire.CodeError(wire.CodeOK))
 }
 
-// The client library has only a number for some of them.
+// For some codes, the client library has only a number. The error then gets the name of the code.
 func TestUnknownErrorsOfTheClientLibraryAreNamed(t *testing.T) {
 	cause := errors.New("unknown error: -125")
 	err := wire.Named(fmt.Errorf("create /x: %w", cause))
@@ -43,7 +43,7 @@ func TestUnknownErrorsOfTheClientLibraryAreNamed(t *testing.T) {
 	}
 }
 
-// A request that fails for another reason may succeed a moment later.
+// A refusal is an answer that depends on the request itself. Other failures may go away a moment later.
 func TestRefusalIsAnAnswerAboutTheRequest(t *testing.T) {
 	for _, err := range []error{zk.ErrNoAuth, zk.ErrNodeExists, zk.ErrBadArguments, wire.Code(wire.CodeQuotaExceeded)} {
 		need.That(t, fmt.Sprintf("no refusal: %v", err), wire.Refuses(fmt.Errorf("wrapped: %w", err)))

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// The variable frames has frames in their form on the wire, from zookeeper.jute, together with their decoded form.
+// The variable frames lists frames as bytes on the wire, from zookeeper.jute, and in decoded form.
 var frames = []struct {
 	name   string
 	frame  string
@@ -91,7 +91,7 @@ func TestHandshakesOfClientsThatKnowReadOnlyServersKeepTheirLastByte(t *testing.
 }
 
 func TestNullAndNegativeCounts(t *testing.T) {
-	for n, want := range map[int32]struct{ buffer, vector bool }{ // whether a buffer or a vector with this count is bad
+	for n, want := range map[int32]struct{ buffer, vector bool }{ // whether this count is an error for a buffer, or for a vector
 		0: {}, -1: {}, -2: {buffer: true}, math.MinInt32: {buffer: true}, 1: {true, true}, math.MaxInt32: {true, true},
 	} {
 		var e wire.Encoder
@@ -125,7 +125,7 @@ func TestReadFrame(t *testing.T) {
 	}
 }
 
-// FuzzDecoder decodes any bytes as each of the parts of frames. If the decoding succeeds, encoding the result has to return the same bytes.
+// FuzzDecoder decodes any bytes as each part of a frame. If that succeeds, encoding the result has to return the same bytes.
 func FuzzDecoder(f *testing.F) {
 	for i, frame := range frames {
 		f.Add(uint(i), []byte(frame.frame[4:]))

@@ -38,7 +38,7 @@ func TestTwoNamesArePairedIfOneTransactionMadeThem(t *testing.T) {
 	}
 }
 
-// Operators read nodes with other tools, and rely on this document.
+// docs/nodes.md shows the content of a node, and operators rely on it. The test compares that example with the code.
 func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	text := need.Get(os.ReadFile("../../docs/nodes.md"))(t)
 	var want, got []string
@@ -60,7 +60,7 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	strict := json.NewDecoder(bytes.NewReader(example))
 	strict.DisallowUnknownFields()
 	need.WantErr(t, "the example in docs/nodes.md, "+string(example), strict.Decode(&d), nil)
-	// Encoding sets the time.
+	// Encoding sets the time of the linger, which therefore is removed first.
 	linger := time.Duration(d.Linger) * time.Millisecond
 	d.Linger = 0
 	now := second.HeadOf(d).Now(linger)
@@ -69,7 +69,7 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	need.Equal(t, "what docs/nodes.md shows", string(theTime.ReplaceAll(example, nil)), string(theTime.ReplaceAll(now, nil)))
 
 	names := regexp.MustCompile(`_c_\S*-lock-\d{10}`).FindAllString(string(text), -1)
-	if queue, others := Parse(names); len(queue) != 3 || len(others) != 0 { // the document has one of the names twice
+	if queue, others := Parse(names); len(queue) != 3 || len(others) != 0 { // the document shows one of the names twice
 		t.Errorf("docs/nodes.md names %q", names)
 	} else if !Ours(queue[0].Node) {
 		t.Errorf("docs/nodes.md shows %s, which is none of ours", queue[0].Node)

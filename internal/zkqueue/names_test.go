@@ -28,7 +28,7 @@ func TestParseName(t *testing.T) {
 		{hex + "__lock__0000000007", KindKazoo, 7},
 		{hex + "__rlock__0000000007", KindKazooRead, 7},
 		{"x-72057594037927936-0000000007", "", 0},  // ZooKeeper's Java recipe
-		{"x--72057594037927936-0000000007", "", 0}, // with a negative session id
+		{"x--72057594037927936-0000000007", "", 0}, // the same recipe, with a negative session ID
 		{"x-0100000000000000-0000000007", "", 0},   // ZooKeeper's C recipe
 		{"0000000007", "", 0},                      // Vitess
 		{"_c_" + uuid + "-latch-0000000007", "", 0},
@@ -38,7 +38,7 @@ func TestParseName(t *testing.T) {
 		{"_c_" + uuid + "-lease-0000000007", "", 0},
 		{hex, "", 0}, // kazoo's Semaphore
 
-		// The ends of the range.
+		// These numbers are the ends of the range.
 		{"lock-0000000000", KindMutex, 0},
 		{"lock-2147483647", KindMutex, math.MaxInt32},
 		{"lock--2147483648", KindMutex, math.MinInt32},
@@ -69,7 +69,7 @@ func TestParseName(t *testing.T) {
 	} {
 		kind, sequence, ok := ParseName(tt.name)
 		if !ok {
-			kind, sequence = "", 0 // these values have no meaning
+			kind, sequence = "", 0 // kind and number have no meaning for a name that is no contender
 		}
 		need.Equal(t, "the kind of "+tt.name, kind, tt.kind)
 		need.Equal(t, "the number of "+tt.name, sequence, tt.sequence)
@@ -103,7 +103,7 @@ func FuzzParseName(f *testing.F) {
 		if i == len(markers) {
 			t.Fatalf("%q: unknown kind %q", name, kind)
 		}
-		// A number has the form of a server, or a sign and ten digits. No server writes "-0" in either form.
+		// A number is written as servers do, or as a sign and ten digits. No server writes "-0" in either form.
 		forms := []string{fmt.Sprintf("%s%010d", markers[i].text, sequence)}
 		if sequence <= 0 {
 			forms = append(forms, fmt.Sprintf("%s-%010d", markers[i].text, -int64(sequence)))
