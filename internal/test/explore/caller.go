@@ -60,17 +60,17 @@ type caller struct {
 	after  int       // the step in which that call began
 	cancel context.CancelFunc
 	ended  bool    // the context of the call has ended
-	behind bool    // when it gave up, its process knew that another process had the lock
-	first  bool    // when it gave up, its process knew that no other process blocked it
-	spoilt bool    // it gave up at the moment when another caller released
-	has    []*span // what it has to release, the last one first
+	behind bool    // when the caller gave up, its process knew that another process had the lock
+	first  bool    // when the caller gave up, its process knew that no other process blocked it
+	spoilt bool    // the caller gave up at the moment when another caller released
+	has    []*span // the spans that it has to release; the last one is released first
 	err    error
 	wrote  bool
 	events []string                     // events of the turn
-	keep   *bool                        // whether the release in the last step has to keep the lock in the process; nil if both are allowed
+	keep   *bool                        // whether the release in the last step has to keep the lock in the process; nil: it may do either
 	source tier.Source                  // source of the newest grant
 	got    time.Time                    // when the newest grant came
-	opens  atomic.Pointer[second.Grant] // the grant with which it asks the store to let readers in; nil if it does not
+	opens  atomic.Pointer[second.Grant] // the grant that it has asked the store to open to readers; nil if it has not
 }
 
 func (c *caller) begin() {
@@ -100,8 +100,8 @@ func (c *caller) begin() {
 	}()
 }
 
-// frames is the number of additional stack frames of an acquisition. A logged stack trace has at most that many lines, so with these frames
-// it has exactly that many.
+// frames is the number of additional stack frames of an acquisition. A logged stack trace has a limited number of lines. With these frames,
+// the trace has exactly that many.
 const frames = 4
 
 // below calls acquire, with a number of additional stack frames in between.
@@ -219,19 +219,19 @@ func (c *caller) acquire(ctx context.Context) (has []*span, err error) {
 		if c.process != c.world.processes[0] { // all processes but the first take the two locks in reverse order
 			slices.Reverse(locks)
 		}
-		locks = append(locks, locks[0]) // AcquireAll has to accept the first lock twice
+		locks = append(locks, locks[0]) // repeats a lock, because AcquireAll has to accept that
 		var b *tier.Bundle
 		if b, err = tier.AcquireAll(ctx, locks...); err == nil {
 			has = append(has, &span{caller: c, paths: []string{path, other}, weight: whole, hold: b})
 		}
 	}
-	if err != nil && len(has) > 0 { // the first lock was acquired, and the second step of the call failed
+	if err != nil && len(has) > 0 { // the call has acquired the first lock and failed at the second one
 		has[0].hold.Release()
 	}
 	return has, err
 }
 
-// The method open makes the store let readers in. The grant can do that even if package tier does not ask for it.
+// The method open asks the store to let readers in, which package tier may not do in this situation.
 func (c *caller) open(grant second.Grant) {
 	c.opens.Store(&grant)
 	defer c.opens.Store(nil)
@@ -241,8 +241,8 @@ func (c *caller) open(grant second.Grant) {
 	}
 }
 
-// askWrong makes invalid calls of each kind, which have to be refused. It returns the reason of a refusal, or an error that says which call
-// was not refused.
+// askWrong makes invalid calls of each kind. All of them have to be refused. It returns the reason of the last refusal, or an error that
+// names the call that was not refused.
 func (c *caller) askWrong(ctx context.Context) (why error) {
 	for what, option := range map[string]tier.Option{
 		"linger": tier.WithLinger(-1), "wait limit": tier.WithMaxWait(-1), "hand-off": tier.WithHandOff(-1),
@@ -279,7 +279,7 @@ var errRefused = errors.New("all of it is refused")
 func (c *caller) release() {
 	w := c.world
 	w.quiet = 0
-	// The lock is needed because a call that ends during this release is judged at the same time.
+	// The mutex is held because a call that ends during this release is checked at the same time.
 	w.mu.Lock()
 	c.state = releasing
 	last := c.has[len(c.has)-1]
@@ -287,7 +287,7 @@ func (c *caller) release() {
 		c.told.held += time.Since(c.got)
 	}
 	c.keep = w.toBeKept(last)
-	if last.end < 0 { // otherwise the hold was lost before the release
+	if last.end < 0 { // otherwise the hold was lost earlier
 		last.end = w.step
 	}
 	w.mu.Unlock()
@@ -322,7 +322,7 @@ func (w *queues) judgeReleasedLocked(x *span, took time.Duration) {
 	if again := x.hold.Release(); !errors.Is(again, tier.ErrReleased) || !errors.Is(x.hold.Err(), tier.ErrReleased) {
 		w.blameLocked("lost", "%s has released, and says %v, and when it does so again %v", x.name, x.hold.Err(), again)
 	}
-	if took > time.Duration(len(x.paths))*lease/3 && !w.scope.Seam { // in a scope with Seam, the wait of a release has no limit
+	if took > time.Duration(len(x.paths))*lease/3 && !w.scope.Seam { // with Seam, nothing limits the wait of a release
 		w.blameLocked("waits", "%s takes %v to release", x.name, took)
 	}
 }
@@ -363,7 +363,7 @@ func (c *caller) write() {
 			w.writes = append(w.writes, x)
 			return queue.Unknown, errors.New("no answer")
 		}
-		if w.guardsLocked(x) { // otherwise the store refuses the write
+		if w.guardsLocked(x) { // the store accepts the write only in this case
 			w.judgeWriteLocked(x)
 		}
 		return queue.Done, nil

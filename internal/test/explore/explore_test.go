@@ -28,8 +28,8 @@ var (
 	samples = flag.Int("samples", 3, "random schedules of each scope, in which independent steps are executed in both orders")
 )
 
-// These scopes are explored completely with at most one fault, or up to a number of delays. The test counts the executions. If there are
-// fewer than here, the search does not find all orders any more.
+// The search tries all orders of these scopes: with at most one fault, or up to a number of delays. The test compares the number of
+// executions. If there are fewer than stated here, the search has become incomplete.
 var scopes = []scopeOfTest{
 	{"seam, three processes: one gives up, a session ends, or the budget", 0, 0, 1789, false,
 		Scope{Seam: true, Processes: 3, Calls: []Call{Lock}, Cancel: true, Expire: true, Clock: budget}},
@@ -211,7 +211,7 @@ var scopes = []scopeOfTest{
 		Scope{Processes: 2, Calls: []Call{Lock}, Turns: 2, Linger: time.Second, Expire: true}},
 }
 
-// The scopes in nightly take too long for each run. Most of them have no count of executions.
+// The scopes in nightly take too long for every run. Most of them state no number of executions.
 var nightly = []scopeOfTest{
 	{"two processes: any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Lock}})},
 	{"two processes: entered again, any fault", 0, 0, 0, true, anyFault(Scope{Processes: 2, Calls: []Call{Nested}})},
@@ -251,7 +251,7 @@ type scopeOfTest struct {
 	scope      Scope
 }
 
-// anyFault adds all faults of its store to a scope, except that time may pass.
+// anyFault adds all faults of the scope's store, except the passing of time.
 func anyFault(s Scope) Scope {
 	s.Lost, s.Cancel, s.Expire, s.Cut, s.Close, s.Stop = true, true, true, true, true, true
 	return s
@@ -294,14 +294,14 @@ func TestScopes(t *testing.T) {
 				violations.Add(1)
 				t.Error(r.Violation.Test(written(s.scope)))
 			}
-			strayed := s.executions / 10_000 // on a busy machine, a few of very many executions take another course
+			strayed := s.executions / 10_000 // on a busy machine, a few of very many executions take another order
 			need.That(t, fmt.Sprintf("%d executions, %d", r.Executions, s.executions),
 				s.executions == 0 || max(r.Executions-s.executions, s.executions-r.Executions) <= strayed || *first)
 		})
 	}
 }
 
-// written returns the source of an expression that begins the scope, for use in a test.
+// written returns the Go source of the scope, without its closing brace, for use in a test.
 func written(s Scope) string {
 	var fields []string
 	v := reflect.ValueOf(s)
@@ -313,7 +313,7 @@ func written(s Scope) string {
 	return strings.ReplaceAll("Scope{"+strings.Join(fields, ", ")+"}.Begin", "explore.", "")
 }
 
-// The reduced search leaves out orders, but only such orders as have no other outcome.
+// The reduced search leaves out orders. It must still find every outcome that the full search finds.
 func TestReducedSearchFindsAllOutcomes(t *testing.T) {
 	type bound struct {
 		delays, faults int
@@ -394,7 +394,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 		{ZooKeeper: true, Processes: 2, Calls: []Call{Lock}, Lost: true, Cancel: true, Expire: true, Close: true, Stop: true},
 		{ZooKeeper: true, Attached: true, Processes: 2, Calls: []Call{Lock}, Expire: true},
 	} {
-		if scope.Attached && raceDetector { // the race detector reports the client library, which reads a field while it connects again
+		if scope.Attached && raceDetector { // the race detector reports a field that the client library reads while it connects again
 			continue
 		}
 		for range *samples {
@@ -438,7 +438,7 @@ func TestIndependentStepsCommute(t *testing.T) {
 	t.Logf("%d pairs, seed %d", pairs, seed)
 }
 
-// If a caller gives up at the moment when it gets its permits, its error does not describe its own process as the one that blocks it.
+// If a caller gives up at the moment when it gets its permits, its error must not name its own process as the one that blocks it.
 func TestShutdownAsPermitsCome(t *testing.T) {
 	need.OK(t, Replay(t, anyFault(Scope{Processes: 2, Calls: []Call{One, Two}}).Begin,
 		"p1.g1 begins", "p1 enter 1.2 is executed", "p1 answer to enter 1.2 arrives",
@@ -452,7 +452,7 @@ func TestShutdownAsPermitsCome(t *testing.T) {
 		"p2 shuts down"))
 }
 
-// A process was first in the queue for permits, and has lost its place with its session. If its caller then gives up, the error does not
+// A process that was first in the queue for permits loses its place with its session. If a caller of it then gives up, the error must not
 // say that the process is first.
 func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
 	need.OK(t, Replay(t, Scope{Processes: 2, Calls: []Call{One, Two}, Seam: true, Cancel: true, Expire: true}.Begin,
@@ -463,14 +463,14 @@ func TestWhoHasLostItsPlaceIsNotFirst(t *testing.T) {
 		"p2 news of p2permits of /lock.1: 2 are free arrives", "p1.g2 gives up"))
 }
 
-// Before a process asks holders for the lock, it waits for a session. It does not wait longer than the store may take to open one.
+// Before a process asks holders for the lock, it waits for a session, but not longer than a store may take to open one.
 func TestWhoGetsNoSessionAsksWithoutOne(t *testing.T) {
 	begin := Scope{Processes: 1, Calls: []Call{Lock}, Early: true, Ask: true, Clock: lease}.Begin
 	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass"))
 	need.OK(t, Replay(t, begin, "p1.g1 begins", "p1 asks for it", "9s pass", "p1 ask  is executed"))
 }
 
-// The same steps lead to the same state, even if a process leaves the queue with several contenders when it closes.
+// If the same steps are taken again, they lead to the same state. That includes a process that closes with several contenders in the queue.
 func TestStepsAreRepeatable(t *testing.T) {
 	scope := Scope{Processes: 2, Calls: []Call{One, Two}, Close: true}
 	schedule := []string{
@@ -507,8 +507,8 @@ func (p *pair) End() (outcome string, wrong error) {
 	return "", wrong
 }
 
-// If an order reaches a state that is already known, the execution ends there without a verdict. The steps up to there would not reproduce
-// a violation.
+// An order that reaches a known state ends there without a verdict, because what follows was already tried. Such an execution must not be
+// used to reproduce a violation.
 func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	begin := func(*testing.T) World { return &pair{[]string{"a", "b"}} }
 	r := Search{Begin: begin, Delays: 1}.Run(t)
@@ -516,7 +516,7 @@ func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	need.Equal(t, "executions, and those that were left", [2]int{r.Executions, r.Pruned}, [2]int{2, 1})
 }
 
-// A moody world offers different steps after the first one in some executions.
+// A moody world is a world whose second step differs from one execution to the next.
 type moody struct {
 	pair
 	others []string
@@ -529,7 +529,8 @@ func (m *moody) Steps(before func(i, j int) bool) []Step {
 	return m.pair.Steps(before)
 }
 
-// Events at the same instant may occasionally come in another order. That is no violation, unless the execution can never be repeated.
+// Events at the same instant may come in another order when an execution is repeated. That is no violation, unless no repetition ever takes
+// the same course.
 func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	for _, test := range []struct {
 		when       string
@@ -553,8 +554,8 @@ func TestAnExecutionThatStraysIsRepeated(t *testing.T) {
 	}
 }
 
-// The function take takes the steps of a schedule. It returns the steps that are then possible, and the state. If one of the steps was
-// impossible, it returns nothing: retries come at random times.
+// The function take takes the steps of a schedule. It returns the possible next steps and the state. It returns nothing if one of the steps
+// was impossible, which happens because retries come at random times.
 func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state string) {
 	synctest.Test(t, func(t *testing.T) {
 		w := scope.Begin(t)
@@ -581,7 +582,7 @@ func take(t *testing.T, scope Scope, schedule []string) (steps []Step, state str
 
 func sorted(steps []Step) []string { return slices.Sorted(slices.Values(names(steps))) }
 
-// A liar is a store with a defect that a test puts in.
+// A liar is a store that has a defect. A test chooses the defect to see whether a check finds it.
 type liar struct {
 	queue.Store
 	do func(there queue.Store, ctx context.Context, c queue.Command) queue.Answer
@@ -600,7 +601,7 @@ func wrong(change func(c queue.Command, a *queue.Answer)) func(queue.Store) queu
 	}
 }
 
-// Each check finds the defect for which it exists. In most cases no other check finds that defect.
+// Each check finds the defect for which it was written. For most of these defects, no other check would find it.
 func TestJudgesFind(t *testing.T) {
 	for _, f := range []struct {
 		judge string

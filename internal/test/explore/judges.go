@@ -16,16 +16,15 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// blameLocked records a violation, if it is the first one.
+// blameLocked records the first violation, and ignores later ones.
 func (w *queues) blameLocked(judge, format string, args ...any) {
 	if w.wrong == nil && judge != w.scope.ignore {
 		w.wrong = fmt.Errorf(judge+": "+format, args...)
 	}
 }
 
-// judge checks what the last step has changed. The test executes only one order of independent steps. Two processes that have the lock one
-// after the other in this order might have it together in another one. Therefore a hold has to end before the next one begins in every such
-// order.
+// judge checks what the last step has changed. The search executes only one order of independent steps. Two holds may follow each other in
+// this order and overlap in another one. Therefore one hold has to end before the next one begins in every order of independent steps.
 func (w *queues) judge() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +48,7 @@ func (w *queues) judge() {
 	if w.step > mostSteps && !w.scope.Long {
 		w.blameLocked("waits", "there is no end after %d steps", mostSteps)
 	}
-	if !w.done() && w.quiet >= patience && !w.ails() { // a fault could end the wait, but a fault need not happen
+	if !w.done() && w.quiet >= patience && !w.ails() { // a lasting fault may end the wait in a later step
 		w.blameLocked("waits", "somebody waits for ever")
 	}
 	for _, at := range queueAt {
@@ -94,7 +93,7 @@ func (w *queues) grantedLocked(c *caller) {
 		if w.scope.seed.loose {
 			x.work = context.WithoutCancel(x.work)
 		}
-		// In a scope with Seam, a loss is reported at once.
+		// With Seam, a loss is reported at once.
 		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter
 		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
 			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
@@ -103,7 +102,7 @@ func (w *queues) grantedLocked(c *caller) {
 	}
 }
 
-// judgeLeaseLocked checks that no caller believes in a hold after the end of its lease.
+// judgeLeaseLocked checks that a caller does not rely on a hold whose lease has ended.
 func (w *queues) judgeLeaseLocked(x *span) {
 	memory, ok := w.store.(*scripted)
 	if !ok || x.hold.Err() != nil {
@@ -114,7 +113,8 @@ func (w *queues) judgeLeaseLocked(x *span) {
 	}
 }
 
-// judgeLook makes a process whose lease is over check its clock. A context for work that a lost hold then returns must have ended already.
+// judgeLook makes a process whose lease is over check its clock. If a lost hold then returns a context for work, that context must have
+// ended already.
 func (w *queues) judgeLook(p *process) {
 	for _, x := range w.spans {
 		hold, ok := x.hold.(*tier.Hold)
@@ -138,7 +138,7 @@ func (w *queues) judgeGrantLocked(x *span) {
 			before = before.With(w.mark(y), y.weight >= whole)
 		}
 	}
-	// the weight is 0 if the lock was taken away, which the token shows
+	// A taken lock has weight 0, and its token shows that.
 	if err := before.Judge(w.mark(x), x.weight >= whole); err != nil && x.weight > 0 {
 		w.blameLocked("tokens", "%s: %v", x.name, err)
 	}
@@ -172,14 +172,14 @@ func (c *caller) waiter() oracle.Waiter {
 	return oracle.Waiter{Name: c.name, Queue: c.call.mutex(), Came: int64(c.after), Tries: c.call == Try}
 }
 
-// apart reports whether two holds never exceed the limit of the lock together, because one ends before the other begins, or both are
-// allowed.
+// apart reports whether two holds respect the limit of the lock, because one ends before the other begins, or because both may hold it
+// together.
 func (w *queues) apart(x, y *span) bool {
 	shared := func(at string) bool { return slices.Contains(y.paths, at) }
 	return y.begin < 0 || x.caller == y.caller || w.over(x, y.begin) || w.over(y, x.begin) || !slices.ContainsFunc(x.paths, shared)
 }
 
-// over reports whether a hold ends before a step in every order of independent steps.
+// over reports whether the hold x ends before the given step in every order of independent steps.
 func (w *queues) over(x *span, step int) bool {
 	return x.end >= 0 && (x.end == step || w.before(x.end, step))
 }
@@ -193,7 +193,7 @@ func (w *queues) judgeCallLocked(c *caller) {
 	case c.state == waiting && limit > 0 && time.Since(c.since) >= limit && c.call != Lead && c.call != Both && c.call != Try:
 		w.blameLocked("context", "%s waits for longer than %v", c.name, limit)
 	case c.err == nil, c.ended && errors.Is(c.err, context.Canceled), limit > 0 && errors.Is(c.err, tier.ErrWaitLimit):
-	// the call ends with DeadlineExceeded if the store does not answer
+	// TryAcquire ends with DeadlineExceeded if the store does not answer.
 	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)):
 	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && errors.Is(c.err, tier.ErrLost):
 	case (c.missed || c.disturbed) && c.call == Try:
@@ -204,7 +204,7 @@ func (w *queues) judgeCallLocked(c *caller) {
 	}
 }
 
-// judgeStoreLocked checks to which process the store has just given a lock. The previous holder must have known of its loss before that.
+// judgeStoreLocked checks to which process the store has just given a lock. The previous holder must have learned of its loss before that.
 func (w *queues) judgeStoreLocked(at string) {
 	read := true
 	queue := w.store.Queue(at)
@@ -232,8 +232,8 @@ func (w *queues) judgeStoreLocked(at string) {
 	}
 }
 
-// judgeEntryLocked checks that a process does not queue behind its own earlier contender, unless a fault may have kept that contender. A
-// caller that has given up may enter late, so it is not checked, either.
+// judgeEntryLocked checks that a process does not queue behind a contender of its own. It checks nothing if a fault may have left that
+// contender, or if a caller has given up, which may make a contender enter late.
 func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) {
 	p := w.named(q.Label)
 	if s := w.scope; s.Cancel || s.MaxWait > 0 || s.Lost || s.Late || s.Partly || w.stays || p.disturbed || p.closing {
@@ -246,7 +246,8 @@ func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) 
 	}
 }
 
-// isWantedLocked reports whether a caller waits for a contender that has just entered. If the caller has given up, none may wait for it.
+// isWantedLocked reports whether a caller waits for a contender that has just entered. After a caller has given up, a contender may enter
+// that no caller waits for.
 func (w *queues) isWantedLocked(p *process, id string) bool {
 	sent, told := w.sent[id]
 	return !p.gaveUp || told && sent > p.unwanted
@@ -260,9 +261,9 @@ func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
 	}
 }
 
-// toBeKept returns whether a release has to keep the lock in the process. The release has to keep it if a caller of this process waits, and
-// no other process is known to have waited for as long as the budget. With rounds, the waiting caller must also have come before the grant.
-// The release must not keep the lock once the holder knows that another process wants it. The result is nil if both are allowed.
+// toBeKept returns whether a release has to keep the lock in the process. It has to if a caller of this process waits, and no other process
+// is known to have waited for the whole budget. With rounds, that caller must also have come before the grant. The release must not keep
+// the lock if the holder knows that another process wants it. The result is nil if the release may do either.
 func (w *queues) toBeKept(x *span) (keep *bool) {
 	if w.stayedTooLong(x) {
 		return new(bool)
@@ -286,7 +287,7 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 		return keep
 	}
 	asked := func(q second.Contender) bool { return q.Token == x.token && q.Asked }
-	// The process checks whether another process has asked for the lock only after the lock has lingered.
+	// A process looks for requests for the lock only after the lock has lingered. Before that, the release may do either.
 	if w.scope.Linger > 0 && slices.ContainsFunc(w.store.Queue(path), asked) {
 		return nil
 	}
@@ -309,7 +310,7 @@ func waited(hold *tier.Hold) (d time.Duration, known bool) {
 		return time.Since(x.wanted), !x.wanted.IsZero()
 	}
 	known = grant.Contended().Raised()
-	if known { // a call of For before that would start a request to the store
+	if known { // only then, because For may send a request to the store
 		d = grant.Contended().For()
 	}
 	return d, known
@@ -354,8 +355,8 @@ func (w *queues) judgeWantedLocked(x *span) {
 	}
 }
 
-// judgeLookLocked checks that a holder knows of a waiting process if the holder could otherwise keep the lock for a caller of its own
-// process. If a writer has become a reader, the function also checks that waiting readers get the lock after the budget.
+// A holder that could keep the lock for its own process has to know of waiting processes. judgeLookLocked checks that. For a writer that
+// has become a reader, it also checks that waiting readers get the lock after the budget.
 func (w *queues) judgeLookLocked(c *caller) {
 	if c.state != holding || w.scope.Strict || w.anyUnderWayLocked(c.process) {
 		return
@@ -418,7 +419,7 @@ func (w *queues) observers(p *process) []tier.Option {
 		c := callerOf(ctx)
 		c.events = append(c.events, event)
 	}
-	sums := tier.Observer{ // an event has to be reported even if only one of the two observers handles it
+	sums := tier.Observer{ // with two observers, because each event has to reach the one that handles it
 		Acquired:   func(ctx context.Context, e tier.AcquiredEvent) { w.sumAcquired(callerOf(ctx), e) },
 		Lost:       func(ctx context.Context, e tier.LostEvent) { note(ctx, "lost "+string(e.Cause), nil) },
 		Released:   func(ctx context.Context, e tier.ReleasedEvent) { w.sumReleased(callerOf(ctx), e) },
@@ -440,8 +441,7 @@ func (w *queues) observers(p *process) []tier.Option {
 
 func callerOf(ctx context.Context) *caller { return ctx.Value(calledBy{}).(*caller) }
 
-// A figures value holds the sums of the events that the observers of a process have received. The sums leave out the holds that have not
-// ended.
+// A figures value holds sums of the events that the observers of a process received. Holds that have not ended are left out.
 type figures struct {
 	came       map[tier.Source]int64 // acquisitions of locks, by source
 	losses     int                   // lost locks
@@ -501,7 +501,7 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := p.told.connection
-	// The state must not be Expired at first: there were no locks to lose.
+	// The first report must not be Expired, because no lock could be lost before that.
 	if e.State == was || was == "" && e.State == tier.Expired {
 		w.blameLocked("told", "%s is told that it is %s, after %q", p.name, e.State, was)
 	}
@@ -515,7 +515,7 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	p.told.connection = e.State
 }
 
-// judgeNews checks a notification about permits. A holder must get no number of free permits, and a waiter must have no permits.
+// judgeNews checks a notification about permits: only a waiter gets a number of free permits, and a waiter has no permits.
 func (w *queues) judgeNews(v queue.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -562,7 +562,7 @@ func (w *queues) judgeOpenLocked(c *caller) {
 	}
 }
 
-// judgeSourceLocked checks the source that a grant reports. If the process already had the lock, the source must not be the store.
+// judgeSourceLocked checks the source that a grant reports. If the process already had the lock, the source is not the store.
 func (w *queues) judgeSourceLocked(c *caller) {
 	had := slices.ContainsFunc(w.spans, func(x *span) bool {
 		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token && x.paths[0] == c.has[0].paths[0]
@@ -572,7 +572,7 @@ func (w *queues) judgeSourceLocked(c *caller) {
 	}
 }
 
-// judgeLateCalls checks calls that begin during a shutdown. They have to fail at once, and no observer may be called.
+// judgeLateCalls makes calls during a shutdown. They have to fail at once, and without an event for observers.
 func (w *queues) judgeLateCalls(p *process) {
 	c := &caller{process: p, world: w, name: p.name + " late", call: Try, since: time.Now()}
 	ctx := context.WithValue(context.Background(), calledBy{}, c)
@@ -613,7 +613,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	}
 	want := "[failed]"
 	switch {
-	// In these cases, the call may have acquired something before it failed.
+	// In these cases the call may have acquired a lock before it failed.
 	case w.draining, c.call == Both, entered:
 		return
 	case c.call == Try, c.call == Wrong, errors.Is(c.err, tier.ErrClosed) && len(c.events) == 0:
@@ -626,7 +626,8 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	if !errors.As(c.err, &e) {
 		return
 	}
-	// A caller of both locks may have one of them and wait for the other. In the other cases, several callers leave in the same step.
+	// A caller of both locks may have one of them while it waits for the other. In the other two cases, several callers leave in the same
+	// step.
 	if w.scope.calls(Both) || c.spoilt || w.scope.Long && c.closing {
 		return
 	}
@@ -693,7 +694,8 @@ func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	return own > 0 && there[0].Label != c.process.name, own == 0
 }
 
-// isFirstLocked reports whether a process waits for permits with no other process ahead, or was granted some, perhaps without knowing it.
+// isFirstLocked reports whether a process waits for permits with no other process ahead of it. It also returns true if the process was
+// granted permits and may not know that yet.
 func (w *queues) isFirstLocked(p *process) bool {
 	others := false
 	for _, q := range w.store.Queue(permitsOf + path) {
@@ -734,8 +736,8 @@ func (w *queues) hasLocked(p *process) (locks map[string]bool, permits int) {
 	return locks, permits
 }
 
-// lossesLocked returns the least and the greatest number of lost locks that a process may have counted. Lost holds count, whether they are
-// over or not yet released. A hold that is being released may count or not.
+// lossesLocked returns the least and the greatest number of lost locks that a process may have counted. Every lost hold counts, before and
+// after its release. A hold that is just being released may count or not.
 func (p *process) lossesLocked() (least, most int) {
 	least, most = p.told.losses, p.told.losses
 	for _, c := range p.callers {
@@ -753,7 +755,7 @@ func (p *process) lossesLocked() (least, most int) {
 
 // judgeFiguresLocked checks the sums of the events of a process.
 func (w *queues) judgeFiguresLocked(p *process) {
-	if w.scope.calls(Both) { // a caller of both locks may have one of them and wait for the other
+	if w.scope.calls(Both) { // a caller of both locks may have one of them while it waits for the other
 		return
 	}
 	var want tier.Stats
@@ -780,7 +782,7 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	w.judgeSumsLocked(p, s)
 	w.judgeHeldLocked(p, s)
 	w.judgeReachLocked(p)
-	if !w.scope.Seam || !w.scope.oneMutex() { // in the other scopes, the call of Contenders below would be a step of its own
+	if !w.scope.Seam || !w.scope.oneMutex() { // elsewhere, the call of Contenders below would be a step of its own
 		return
 	}
 	queue, err := p.registry.Mutex(path).Contenders(context.Background())
@@ -806,7 +808,7 @@ func (w *queues) judgeReachLocked(p *process) {
 	}
 }
 
-// judgeSumsLocked checks the statistics of a process against the events.
+// judgeSumsLocked compares the statistics of a process with the events that its observers received.
 func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 	waited, held := p.told.waited, p.told.held
 	for _, c := range p.callers {
@@ -860,7 +862,7 @@ func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 	}
 }
 
-// judgeRest checks what is left in the store and in the processes after all calls have ended, when there is nothing to wait for.
+// judgeRest runs when all calls have ended. It checks what is left in the store and in the processes.
 func (w *queues) judgeRest() {
 	w.mu.Lock()
 	for _, at := range queueAt {
@@ -872,7 +874,7 @@ func (w *queues) judgeRest() {
 		w.judgeEndLocked(e)
 	}
 	for _, p := range w.processes {
-		// A caller that wants permits may get those that other callers of the process have left in the meantime.
+		// A caller that wants permits may have got the permits that other callers of its process left.
 		permits := func(c *caller) bool { return c.call.permits() > 0 }
 		if p.refused && !p.gaveUp && !slices.ContainsFunc(p.callers, permits) {
 			w.blameLocked("fails", "none fails of %s, which was refused to enter", p.name)

@@ -51,7 +51,7 @@ func (l log) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// noteSession checks a log line about a session. The line says that there is a first session, a new session, or the same session again.
+// noteSession checks a log line about a session: that it is the first one, a new one, or the same one again.
 func (w *queues) noteSession(text, session string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,7 @@ func (w *queues) noteSession(text, session string) {
 	p.returned = time.Now()
 }
 
-// A wait behind a hold of the same process is logged as a long wait after the duration long, and as a deadlock after the duration endless.
+// A wait behind a hold of the same process is logged as a long wait after the time long. After the time endless it counts as a deadlock.
 const (
 	long    = 10 * time.Second
 	endless = 24 * time.Hour
@@ -107,7 +107,7 @@ func (w *queues) waitedLocked() (d time.Duration) {
 	return d
 }
 
-// noteLong checks a log line about a long wait or a deadlock. There is one such line for each process.
+// noteLong checks a log line about a long wait or a deadlock. There must be exactly one of each kind in a process.
 func (w *queues) noteLong(least time.Duration, what int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +117,7 @@ func (w *queues) noteLong(least time.Duration, what int) {
 	}
 }
 
-// judgeLongLocked checks that a long wait was reported.
+// judgeLongLocked checks that a long wait was logged.
 func (w *queues) judgeLongLocked() {
 	waited := w.waitedLocked()
 	if _, frames := w.store.(*ensemble); frames { // the log of an ensemble is not checked
@@ -128,8 +128,7 @@ func (w *queues) judgeLongLocked() {
 	}
 }
 
-// noteTrace checks the stack trace of an acquisition in a log line. With Traced, the trace has to have as many lines as a logged trace may
-// have.
+// noteTrace checks the stack trace in a log line about a hold. In a scope with Traced, it must have the largest permitted number of lines.
 func (w *queues) noteTrace(places string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -138,8 +137,8 @@ func (w *queues) noteTrace(places string) {
 	}
 }
 
-// noteAway checks a log line about a missing connection. The line has to give a reason. No reason is required while the process waits for
-// the answer to its first request for a session, or to a request after the end of a session.
+// noteAway checks that a log line about a missing connection gives a reason. The line needs none while the process waits for its first
+// session, or for a new session after one has ended.
 func (w *queues) noteAway(why any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,7 +147,7 @@ func (w *queues) noteAway(why any) {
 	}
 }
 
-// noteAlone checks a log line that says that the store lets no readers in. The store must have refused to do that.
+// noteAlone checks the log line that the store lets no readers in. The store must really have refused to do so.
 func (w *queues) noteAlone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,7 +172,7 @@ func (w *queues) noteLogged(at string, token int64, cause error) {
 	w.logged = append(w.logged, token)
 }
 
-// judgeLogLocked checks which losses were logged. Each loss of a lock must be logged, unless its process is closed, and no other loss.
+// judgeLogLocked checks that each loss of a lock was logged, except the losses of a closed process, and that no other loss was.
 func (w *queues) judgeLogLocked() {
 	anonymous := func(c Call) bool { return c == Both || c.permits() > 0 } // the spans of these calls have no token
 	if _, memory := w.store.(*scripted); !memory || w.scope.any(anonymous) {

@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A cell of the matrix is one test case: the victim is in one state, a request of one kind meets one fault, and the session either survives
-// or ends.
+// A cell is one case of the matrix of faults. It combines a state of the victim, a kind of request, a fault of that request, and whether
+// the session survives.
 type cell struct {
 	state   state
 	request request
@@ -99,7 +99,7 @@ var mishaps = []mishap{
 // refused is the name of the fault that refuses a request. For a handshake, it means a forged answer that the session has expired.
 const refused = "refused"
 
-// partition blocks all requests of the victim from the lost request on, because a stream cannot lose a single message.
+// partition blocks all requests of the victim from this one on. A stream cannot lose a single message and keep the following ones.
 func partition(v victim) {
 	srv := v.scene.srv
 	srv.Mute(v.session, zktest.Request)
@@ -130,7 +130,7 @@ var outcomes = []outcome{
 	{"closed", func(s *scene, _ cell, p *actor, _ int64) { s.background.Go(func() { p.locks.Close() }) }},
 }
 
-// expire ends the session by force. It does not do so while a lock is held, because no lease protects against that.
+// expire ends the session by force, except while a lock is held: no lease protects a holder from a session that ends early.
 func expire(s *scene, c cell, p *actor, session int64) {
 	if c.state.name != "holding" {
 		s.srv.Expire(session)
@@ -181,7 +181,7 @@ func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 	return armed
 }
 
-// The method settles checks the outcome of an acquisition that nothing blocks any more.
+// The method settles waits for an acquisition that is not blocked any more, and checks its outcome.
 func (c cell) settles(s *scene, u *turn) {
 	s.Helper()
 	if u.settled(bound); u.err == nil {
@@ -279,7 +279,7 @@ func playReleasing(s *scene, c cell, p, q *actor) {
 	next.granted(bound).end()
 	if again != nil {
 		c.settles(s, again)
-	} else if c.outcome.name == "same session" { // the next caller of the process can acquire the lock
+	} else if c.outcome.name == "same session" { // the next caller of the process can then acquire the lock
 		p.acquire()
 	}
 	c.struck(s, f)

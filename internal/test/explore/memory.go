@@ -36,8 +36,8 @@ func newScripted(w *queues) *scripted {
 	return s
 }
 
-// An orderly store receives the contenders in a command in a fixed order, because the order of a map changes with each run. If a context
-// has ended, it reports the error of the context and not its cause, like most clients.
+// An orderly store sorts the contenders in a command, because the order of a map changes from run to run. If a context has ended, it
+// returns the error of the context and not its cause, as most clients do.
 type orderly struct{ queue.Store }
 
 func (o orderly) Do(ctx context.Context, c queue.Command) queue.Answer {
@@ -139,8 +139,9 @@ func (w *queues) show(p *process) {
 	}
 }
 
-// judgeShownLocked checks from when a holder counts the wait of another process. It has to count from the sending of the renewal that found
-// the waiter, or from an earlier time, even if the answer to the renewal comes late. No waiter gives up in the scopes that are checked.
+// judgeShownLocked checks from when a holder counts the wait of another process. A renewal finds the waiter, and its answer may be late.
+// The wait has to count at the latest from the moment when that renewal was sent. The function checks only scopes in which no waiter gives
+// up.
 func (w *queues) judgeShownLocked(c *caller) {
 	if c.state != holding || w.scope.Slow == 0 || w.scope.Cancel || w.scope.Long {
 		return
@@ -155,7 +156,7 @@ func (w *queues) judgeShownLocked(c *caller) {
 	}
 }
 
-// explored reports whether the test tries commands of this kind in all orders. It does so for all commands but those about sessions.
+// explored reports whether the search tries commands of this kind in all orders. Commands about sessions are left out.
 func explored(op queue.Op) bool {
 	return op != queue.Open && op != queue.Beat && op != queue.Goodbye && op != queue.Audit && op != queue.Drop
 }

@@ -354,8 +354,8 @@ func (w *queues) Steps(before func(i, j int) bool) (steps []Step) {
 	return steps
 }
 
-// A wait counts as endless if time has passed as often as patience without any change. An execution counts as endless if it has more steps
-// than mostSteps.
+// A wait counts as endless if time has passed patience times without a change. An execution counts as endless if it has more than mostSteps
+// steps.
 const patience, mostSteps = 40, 500
 
 // The method wait lets time pass until a step is possible. A schedule does not record how long that takes, because the intervals between
@@ -605,8 +605,8 @@ func (w *queues) pass() {
 }
 
 // removals returns the steps in which an operator removes a contender. If the operator removes a holder, another process may get the lock
-// before the holder learns of that. Tokens exist for this case. Therefore a holder is removed only if it learns of that at once, or if no
-// other process could get the lock. Readers share the lock on ZooKeeper, so a reader may always be removed there.
+// before that holder learns of it; only tokens protect against that. Therefore a holder is removed only if it learns of that at once, or if
+// no other process could get the lock. Readers share the lock on ZooKeeper, so a reader may always be removed there.
 func (w *queues) removals() (steps []Step) {
 	for _, at := range queueAt {
 		for i, q := range w.store.Queue(at) {
@@ -819,7 +819,7 @@ func (w *queues) End() (outcome string, wrong error) {
 	w.mu.Unlock()
 	for range 2 * w.scope.Processes * len(w.scope.all()) {
 		for _, p := range w.processes {
-			// The callers end one after another. Otherwise an event that one caller gets about another would already be out of date.
+			// The callers end one after another. Otherwise an event about one caller might be out of date when another one gets it.
 			for _, c := range p.callers {
 				synctest.Wait()
 				w.end(c)
@@ -832,8 +832,8 @@ func (w *queues) End() (outcome string, wrong error) {
 			x.end()
 		}
 	}
-	time.Sleep(lease) // after that, the audit is done
-	// After that, contenders of earlier sessions are gone, too.
+	time.Sleep(lease) // the audit has finished after that time
+	// In a long schedule, contenders of earlier sessions need more time to be removed.
 	if w.scope.Long {
 		time.Sleep(3 * lease)
 	}

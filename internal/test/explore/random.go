@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// A Random runs a schedule of random steps in a world. Most of these are the usual next step. After Steps random steps, it takes only usual
-// steps up to the end, so that every wait ends. The seed determines the choices, but the scheduler decides the order of events at one
-// instant.
+// A Random runs one schedule of random steps in a world. Most steps are the usual next one. After Steps random steps, all steps are usual
+// ones, and therefore every wait ends. The seed determines the choices, but the scheduler orders events at the same instant.
 type Random struct {
 	Begin func(*testing.T) World
 	Seed  uint64
@@ -21,7 +20,7 @@ type Random struct {
 // Run executes one schedule. If there is a violation, and reduced is true, it also shortens the schedule.
 func (r Random) Run(t *testing.T, reduced bool) *Violation {
 	random := rand.New(rand.NewPCG(r.Seed, 1))
-	// in percent: how many steps are faults, and how many of the others are the first usual step
+	// Both numbers are percentages: of faults among the steps, and of the first usual step among the other steps.
 	faults, usual := []int{0, 2, 5, 10}[random.IntN(4)], random.IntN(80)
 	left := r.Steps
 	v := play(t, r.Begin, func(steps []Step) *Step {
@@ -64,8 +63,8 @@ func play(t *testing.T, begin func(*testing.T) World, choose func([]Step) *Step)
 	return v
 }
 
-// reduce shortens the schedule for half a minute at most. It leaves out steps, many at a time at first, as long as the same check still
-// fails.
+// reduce shortens the schedule for at most half a minute. It leaves out as many steps as possible, large groups first, while the same check
+// still fails.
 func (v *Violation) reduce(t *testing.T, begin func(*testing.T) World) *Violation {
 	begun := time.Now()
 	for size := len(v.Schedule) / 2; size > 0; size /= 2 {

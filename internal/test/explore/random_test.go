@@ -17,7 +17,7 @@ var (
 	unshrunk = flag.Bool("unreduced", false, "leave a schedule that fails as it is")
 )
 
-// The test stops after maxFailed failing seeds, since more of them would show nothing new.
+// The test stops after maxFailed failing seeds, because further ones would show nothing new.
 const maxFailed = 10
 
 // TestRandomSchedules runs long schedules of random scopes. It shortens a schedule that fails. To run that schedule again:
@@ -53,8 +53,8 @@ func TestRandomSchedules(t *testing.T) {
 	fmt.Printf("simulation: %d seeds, %.0f a second, %d violations\n", n, float64(n)/time.Since(begun).Seconds(), failed.Load())
 }
 
-// The only fault here is that an operator deletes one of the two znodes of a bridged process. A process that does not watch both znodes
-// learns of the deletion too late.
+// In this scope, the only fault is an operator who deletes one of the two znodes of a bridged process. A process that watches only one
+// znode would learn too late that the other one is gone.
 func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	for seed := range uint64(60) {
 		s := Scope{ZooKeeper: true, Long: true, Processes: 2, Calls: []Call{Lock, Lock}, Turns: 4, Bridged: true, Remove: true, Clock: lease / 16}
@@ -64,7 +64,7 @@ func TestBridgedProcessesHearOfTheEndOfEitherZnode(t *testing.T) { // I7
 	}
 }
 
-// The holder learns of the deletion of its second znode at once, and does not need the next heartbeat for that.
+// A notification tells the holder that its second znode was deleted. The holder does not have to wait for the next heartbeat.
 func TestHolderHearsOfTheEndOfItsSecondZnode(t *testing.T) { // I7
 	s := Scope{ZooKeeper: true, Long: true, Processes: 1, Calls: []Call{Lock}, Bridged: true, Remove: true, Clock: lease / 30}
 	passed := 0

@@ -142,7 +142,7 @@ var createScenarios = []scenario{
 	})},
 
 	{"09_create_run_under_a_new_session_is_bound_to_it", play(func(s *scene) {
-		p := s.join(role{members: 3}) // when the client library returns to the start of its server list, it drops queued requests
+		p := s.join(role{members: 3}) // with several members, the client library drops queued requests when it starts its list anew
 		const locks = 4
 		path := func(i int) string { return fmt.Sprintf("/locks/queued-%d", i) }
 		for i := range locks { // creates the parents of the lock nodes
@@ -156,7 +156,7 @@ var createScenarios = []scenario{
 			synctest.Wait()
 		}
 		s.srv.Expire(old)
-		synctest.Wait() // the connection ends before the write returns
+		synctest.Wait() // lets the connection end before the write returns
 		p.net.resume()
 		for _, u := range turns {
 			u.granted(bound).keeps()
@@ -184,7 +184,7 @@ var createScenarios = []scenario{
 		"held": true, "waited": false,
 	}, func(s *scene, held bool) {
 		p, q := s.join(role{}), s.join(role{})
-		// No process can delete the old node. It ends with its session.
+		// The process cannot delete its old node. That node ends with its session.
 		p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})
 		var other *turn
 		if !held {
@@ -209,8 +209,8 @@ var createScenarios = []scenario{
 	})},
 }
 
-// fallBackToLaggard loses the reply to the process's next request with the operation op. Then the process can reach only one server, which
-// does not know of that request yet.
+// fallBackToLaggard loses the reply to the next request with the operation op. After that, the process can reach only a server that does
+// not know of this request yet.
 func (s *scene) fallBackToLaggard(p *actor, op string) *fault.Armed {
 	s.Helper()
 	at := p.member()
@@ -251,8 +251,8 @@ var parentScenarios = []scenario{
 	})},
 }
 
-// deleteAll deletes a path and everything below it in a single step, as an operator would. In several steps, a process that has lost its
-// node could queue again before the parent is deleted.
+// deleteAll deletes a path and everything below it in one step, as an operator would. With several steps, a process that has lost its node
+// could queue again in between.
 func (s *scene) deleteAll(path string) {
 	s.Helper()
 	var deletes []any

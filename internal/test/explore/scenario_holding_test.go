@@ -100,7 +100,7 @@ func TestLossIsInTime(t *testing.T) {
 			for _, op := range []string{"sync", "multi", "ping"} {
 				p.arm(fault.Fault{Op: op, At: zktest.Request, Do: zktest.Drop})
 			}
-			s.background.Go(func() { // each write delays the moment at which the client library itself detects the fault
+			s.background.Go(func() { // each write delays the client library, which detects the fault later
 				for range 20 {
 					s.admin().Set(s.created[0], nil, -1)
 					time.Sleep(time.Second / 2)
@@ -135,8 +135,8 @@ func partitionOf(d time.Duration) func(*scene, *actor) {
 	}
 }
 
-// One of three members hangs, as in a long garbage collection. The client library alone would wait for that member for 6.67 session
-// timeouts.
+// One of three servers hangs, as in a long garbage collection. The client library alone would wait for that server for 6.67 session
+// timeouts, and the session would end.
 func TestHungMemberDoesNotCostTheSession(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"short": 2 * time.Second, "usual": sessionTimeout, "long": 30 * time.Second} {
 		t.Run(name, play(func(s *scene) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A writer that becomes a reader lets readers of other processes in. It lets in no writer, whatever happens to its request.
+// A writer that becomes a reader lets readers of other processes in, but no writer, whatever happens to its request.
 func TestReadersAndWriters(t *testing.T) { runAll(t, readerScenarios) }
 
 // shareBudget is how long readers wait behind a writer that has become a reader in its own process.
@@ -115,7 +115,7 @@ func (s *scene) hit(f *fault.Armed) {
 }
 
 var readerScenarios = []scenario{
-	// This fails if a writer behind a shared node does not look for the end of the readers beside that node.
+	// Without the guard, a writer behind a shared node does not wait for the other readers that share it.
 	{"writer_behind_a_node_that_is_shared_waits_for_its_readers", each(fates, func(s *scene, f fate) {
 		p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
 		writer := p.write().granted(0)
@@ -135,7 +135,8 @@ var readerScenarios = []scenario{
 		next.granted(bound)
 	})},
 
-	// This fails if the process gives the node up without a look at the result of the lost request, and deletes only one of the two names.
+	// Without the guard, the process gives its node up before it knows the result of the lost request. It then deletes only one of the two
+	// names.
 	{"readers_leave_while_the_node_is_being_shared", each(fates, func(s *scene, f fate) {
 		p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
 		writer := p.write().granted(0)
@@ -149,7 +150,7 @@ var readerScenarios = []scenario{
 		next.granted(bound)
 	})},
 
-	// This fails if Share does not check that the reader still exists.
+	// Without the guard, Share does not check that the reader behind the node still exists.
 	{"reader_gives_up_in_the_middle_of_a_share", each(map[string]bool{"before": true, "after": false},
 		func(s *scene, before bool) {
 			p, q, r := s.join(sharing), s.join(role{}), s.join(role{})
@@ -163,7 +164,7 @@ var readerScenarios = []scenario{
 			share := f.armShare(s, p, s.created[0])
 			inside := writer.readsOn()
 			s.hit(share)
-			reader.end() // the reader may have got the lock at that very instant
+			reader.end() // gives up, although the reader may have got the lock at this very instant
 			time.Sleep(2 * time.Second)
 			next.waits()
 			shared := slices.ContainsFunc(s.srv.Children(lockPath), func(name string) bool { return strings.Contains(name, "__READ__") })
@@ -172,7 +173,7 @@ var readerScenarios = []scenario{
 			next.granted(0)
 		})},
 
-	// This fails if a shared grant gets a second budget.
+	// Without the guard, a shared grant gets a second budget.
 	{"writer_behind_a_shared_node_waits_for_one_budget", play(func(s *scene) {
 		const budget, section, overlap = 100 * time.Millisecond, 14 * time.Millisecond, 5 * time.Millisecond
 		p := s.join(role{tier: []tier.Option{tier.WithHandOff(budget)}})
@@ -183,7 +184,7 @@ var readerScenarios = []scenario{
 		begin := time.Now()
 		stream, stop := context.WithCancel(s.Context())
 		defer stop()
-		s.background.Go(func() { // readers of p whose holds overlap
+		s.background.Go(func() { // these readers of p overlap, so that p always has one
 			for stream.Err() == nil {
 				u := p.startWith(stream, p.locks.RWMutex(lockPath).Reader(), nil)
 				time.Sleep(overlap)
@@ -200,7 +201,7 @@ var readerScenarios = []scenario{
 		next.end()
 	})},
 
-	// This fails if the deletion of a Curator writer is taken for its end. It may have left a reader with the same number.
+	// Without the guard, the deletion of a Curator writer counts as its end, although it may have left a reader with the same number.
 	{"CURATOR-621_writer_and_reader_of_one_number", each(map[string]int{
 		"ours came before": 0, "ours came between": 1, "ours came after": 2,
 	}, func(s *scene, comes int) {

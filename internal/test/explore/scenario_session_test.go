@@ -78,7 +78,7 @@ var sessionScenarios = []scenario{
 		fresh := zktest.Start(s)
 		for range old - 1<<56 - 1 { // the new ensemble counts session ids from this value on
 			conn := s.connectTo(fresh)
-			for i := range 20 { // the new ensemble's transaction number has to exceed that of the old one
+			for i := range 20 { // with these, the transaction number of the new ensemble exceeds that of the old one
 				conn.Create(fmt.Sprintf("/x%d", i), nil, 0, zk.WorldACL(zk.PermAll))
 			}
 			conn.Close()

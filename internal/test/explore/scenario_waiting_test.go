@@ -76,7 +76,7 @@ var waitingScenarios = []scenario{
 		waiter := q.queue(s.Context())
 		q.arm(loss)
 		s.srv.Cut(q.session())
-		time.Sleep(10 * time.Millisecond) // by then, q has connected again and has read the queue
+		time.Sleep(10 * time.Millisecond) // after that, q is connected again and has read the queue
 		holder.end()
 		waiter.granted(sessionTimeout * 3 / 2)
 	})},
@@ -90,7 +90,7 @@ var waitingScenarios = []scenario{
 			waiter.cancel()
 			synctest.Wait()
 		}
-		// Each waiter reads its own node with a watch. One additional read with a watch on the predecessor serves all waiters.
+		// Each waiter reads its own node with a watch. All waiters together need one more read with a watch, of their predecessor.
 		need.Equal(s, "reads for 50 waiters", q.requests("getData")-before, 51)
 		need.AtMost(s, "watches are left", s.srv.Watches(), 3)
 	})},
@@ -129,15 +129,16 @@ var waitingScenarios = []scenario{
 		}
 		need.Equal(s, "nodes were created", s.nodes(), 2)
 		holder.end()
-		waiters[0].granted(time.Second) // the grant may be late: if the last cut met a read of the queue, the read is repeated after a pause
+		waiters[0].granted(time.Second) // the grant may be late, because a read of the queue that met the last cut is repeated after a pause
 	})},
 
-	// The process itself refuses the guarded write, before the store could refuse it: https://github.com/etcd-io/etcd/issues/11456.
+	// A process that was stopped refuses the guarded write itself, before it reaches the store:
+	// https://github.com/etcd-io/etcd/issues/11456.
 	{"40_stopped_waiter_claims_nothing_when_it_continues", play(func(s *scene) {
 		p, q, r := s.join(role{}), s.join(role{}), s.join(role{})
 		lock, err := q.client.Lock(lockPath)
 		s.must(err)
-		for range 10 { // in some of the rounds, the periodic read of the queue comes in between
+		for range 10 { // in some of these rounds, the periodic read of the queue falls into the pause
 			holder := p.acquire()
 			granted := make(chan *zknode.Node, 1)
 			s.background.Go(func() {
@@ -147,7 +148,7 @@ var waitingScenarios = []scenario{
 			})
 			synctest.Wait()
 			q.net.stop()
-			holder.end() // the event cannot reach the stopped process yet
+			holder.end() // the stopped process cannot get this event yet
 			other := r.acquire()
 			q.net.resume()
 			time.Sleep(sessionTimeout)
@@ -204,7 +205,7 @@ var flightScenarios = []scenario{
 		waiter.lost(time.Second)
 	})},
 
-	// The third process in the queue learns that both processes ahead have left, although it is disconnected when the second one leaves.
+	// The third process in the queue learns that both processes ahead have left, although it is disconnected while the second one leaves.
 	{"f5_watches_in_flight_when_the_connection_breaks", each(map[string]zktest.Direction{
 		"not sent": zktest.Request, "reply lost": zktest.Reply,
 	}, func(s *scene, at zktest.Direction) {
@@ -221,7 +222,7 @@ var flightScenarios = []scenario{
 		third.granted(time.Second)
 	})},
 
-	// This fails if the session that owns a node is not compared with the present session (CURATOR-498).
+	// Without the guard, the session that owns a node is not compared with the present session (CURATOR-498).
 	{"f6_create_without_an_answer_and_a_forged_expiry_make_a_second_node", play(func(s *scene) {
 		p := s.join(role{})
 		p.arm(fault.Fault{Op: "delete", At: zktest.Request, Do: zktest.Throttled})

@@ -35,8 +35,8 @@ const (
 	sessionTimeout = 6 * time.Second // each process asks for this timeout, and gets it
 	lease          = 4 * time.Second // the session timeout without the default margin
 
-	// In a healthy ensemble, everything must happen within the time bound. That is enough for the sessions of dead processes to expire, and
-	// for the periodic read of the queue.
+	// In a healthy ensemble, everything has to happen within the time bound. It is long enough for sessions of dead processes to expire,
+	// and for the periodic read of the queue.
 	bound = 3 * sessionTimeout
 )
 
@@ -61,8 +61,8 @@ type scene struct {
 
 func play(f func(s *scene)) func(t *testing.T) {
 	return func(t *testing.T) {
-		// Virtual time does not pass while a goroutine waits for a sync.Mutex. Without this timer, a deadlock of the client library would hang
-		// here without a report.
+		// Virtual time stands still while a goroutine waits for a sync.Mutex. Without this real timer, a deadlock in the client library
+		// would hang the test without a report.
 		still := time.AfterFunc(time.Minute, func() { panic(t.Name() + ": time stands still") })
 		defer still.Stop()
 		synctest.Test(t, func(t *testing.T) {
@@ -213,7 +213,7 @@ func (s *scene) connectTo(srv *zktest.Server) *zk.Conn {
 	return zkconn.Start(s, []string{"127.0.0.1:2181"}, 40*time.Second, srv.DialTimeout)
 }
 
-// The method must fails the test if a step fails that is not the subject of the scene.
+// The method must is for steps that only prepare a scene. It fails the test if such a step fails.
 func (s *scene) must(err error) {
 	s.Helper()
 	need.OK(s, err)
@@ -552,7 +552,7 @@ func (s *scene) heal() {
 	processes, sessions := s.actors, slices.Collect(maps.Keys(s.homes))
 	s.mu.Unlock()
 	s.srv.Unfreeze()
-	for _, session := range sessions { // sessions that are over are included, because their clients do not know that
+	for _, session := range sessions { // includes sessions that have ended, because their clients may not know that yet
 		s.srv.Unmute(session, zktest.Request)
 		s.srv.Unmute(session, zktest.Reply)
 	}
@@ -597,7 +597,7 @@ func (n *network) stall() {
 	}
 }
 
-// The method stop stops both writing and reading. Other processes see no more than that of a stopped process.
+// The method stop stops both writing and reading. To other processes, that looks like a process that is stopped.
 func (n *network) stop() {
 	n.stall()
 	n.mu.Lock()
@@ -619,8 +619,8 @@ func (n *network) resume() {
 	n.onWrite = nil
 }
 
-// A link is one connection. Once it is stopped, it stays stopped until resume is called, even if the connection is closed in the meantime.
-// A stopped process closes nothing, either.
+// A link is one connection. A stopped link stays stopped until resume is called, even if the connection is closed meanwhile, because a
+// stopped process closes no connection.
 type link struct {
 	net.Conn
 	network *network

@@ -16,7 +16,7 @@ type Scope struct {
 	Calls     []Call // the calls of each process, one for each of its goroutines
 	Others    []Call // the calls of all processes but the first, if they differ from Calls
 	Turns     int    // turns of each goroutine; 0 means 1
-	// Use a scripted second tier, in which each call is one step. If neither Seam nor ZooKeeper is set, use the store in memory.
+	// Seam uses a scripted store in which each call is one step. If neither Seam nor ZooKeeper is set, the scope uses the store in memory.
 	Seam      bool
 	ZooKeeper bool // use a ZooKeeper in memory, in which each frame is one step
 	Attached  bool // the processes use connections that the client library has made; only with ZooKeeper
@@ -98,7 +98,7 @@ type seed struct {
 	store func(queue.Store) queue.Store // returns the defective store that replaces a process's store
 	mute  bool                          // notifications are lost
 	deaf  bool                          // the end of a call's context has no effect
-	// The contender at this place in the queue, counted from 1, is removed without the knowledge of the checks.
+	// remove is a place in the queue, counted from 1. The contender there is removed without the knowledge of the checks.
 	remove int
 	late   time.Duration // how much shorter than the truth a grant reports the wait of another contender
 	hasty  bool          // a grant says that no write is under way
@@ -198,14 +198,14 @@ func Drawn(seed uint64) (s Scope, steps int) {
 	for _, fault := range faults {
 		*fault = odds(2, 5)
 	}
-	// the answer to a renewal tells of an early end of the session, so it must not be slow together with Expire
+	// If a session ends early, the process learns of that from the answer to a renewal. With Expire, that answer must not be slow.
 	if !s.ZooKeeper && !s.Seam && !s.Expire && odds(1, 2) {
 		s.Slow = time.Second
 	}
 	if odds(1, 2) {
 		s.Permits = 3
 	}
-	if s.calls(Both) { // AcquireAll gives a hold without a token, so the checks could not tell which contender an operator removed
+	if s.calls(Both) { // a hold of AcquireAll has no token, so the checks could not tell which contender an operator removed
 		s.Remove = false
 	}
 	return s, 100 + random.IntN(300)

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/mutexbool"
 )
 
-// A seam is a second tier that does what package second requires, and no more. Each request is executed and answered in one step. Each
-// notification is a step, too: the lock is granted, another process waits, or another process asks for the lock.
+// A seam is a scripted store that does what package second requires, and nothing else. Each request is executed and answered in one step.
+// Each notification is also a step: the lock is granted, another process waits, or another process asks for the lock.
 type seam struct {
 	world *queues
 
@@ -45,7 +45,8 @@ type place struct {
 	looks            bool      // the process has asked to be told when another process waits
 	sharing          bool      // the writer becomes a reader as soon as the next contender is a reader
 	shared           chan struct{}
-	// free permits, if the place is first: free is the number in the newest notification, known the number that has arrived
+	// These numbers are valid if the place is first: free counts the free permits in the newest notification, known those in the newest one
+	// that has arrived.
 	free, known int
 	revoked     chan struct{}
 	writes      atomic.Int32 // how many guarded writes are under way
@@ -209,7 +210,7 @@ type side struct {
 
 func (s *seam) dial(p *process) second.Tier {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &side{s, p, time.Now().Add(-time.Hour), ctx, cancel} // the offset shows when a sum of times leaves one out
+	return &side{s, p, time.Now().Add(-time.Hour), ctx, cancel} // the start lies in the past, so that a sum which leaves it out shows
 }
 
 func (t *side) Claim(path string, o second.Options) (second.Claim, error) {

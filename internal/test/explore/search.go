@@ -111,8 +111,8 @@ type digest [2]uint64
 
 func (d digest) plus(other digest) digest { return digest{d[0] + other[0], d[1] + other[1]} }
 
-// Run executes every order until it finds a violation. Then it searches again with few delays, because a violation in an order close to the
-// usual one takes fewer steps to describe.
+// Run executes every order until it finds a violation. Then it searches again with few delays. A violation close to the usual order needs
+// fewer steps to describe.
 func (s Search) Run(t *testing.T) Result {
 	r := s.run(t, math.MaxInt)
 	for delays := 0; r.Violation != nil && delays < 4 && (s.reduced() || delays < s.Delays); delays++ {
@@ -135,7 +135,7 @@ func (s Search) run(t *testing.T, limit int) (r Result) {
 		err := s.execute(t, &path, &r)
 		if off := (stray{}); errors.As(err, &off) && strays < maxStrays {
 			strays++
-			if tries++; tries == maxTries { // the path up to here is as far as the execution can be repeated
+			if tries++; tries == maxTries { // the execution cannot be repeated beyond this point of the path
 				path, tries = path[:off.depth], 0
 			}
 			continue
@@ -214,7 +214,7 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 		}
 		state := w.State()
 		outcome, wrong := w.End()
-		if !pruned && err == nil { // otherwise the execution has not reached an end
+		if !pruned && err == nil { // a pruned execution has not reached an end
 			err = wrong
 			r.Outcomes[outcome+"\n"+state] = true
 		}
@@ -222,9 +222,9 @@ func (s Search) execute(t *testing.T, path *[]*node, r *Result) (err error) {
 	return err
 }
 
-// The method node returns the node after the last step of the path. At first, only one usual step is wanted there, and every fault. If
-// another step has to be taken there first, a later step of the execution shows that. The exception is a step that makes a fault
-// impossible.
+// The method node returns the node after the last step of the path. At first, the search wants one usual step there, and every fault. A
+// later step of the execution may show that another order is needed, and then adds further steps. Steps that make a fault impossible are
+// wanted from the beginning.
 func (s Search) node(steps []Step, path []*node) *node {
 	n := &node{steps: steps}
 	if len(path) > 0 {
@@ -313,9 +313,9 @@ func (s Search) next(path []*node, r *Result) bool {
 	return s.choose(n, path[:last], r)
 }
 
-// relate finds the earlier steps on which the last step of a path depends. The last step could perhaps have come before one of them, with
-// another result. Then relate makes the search try that order: at the node of the earlier step, it adds a step with which that order can
-// begin. This is the reduction with source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction,
+// relate finds the earlier steps on which the last step of a path depends. The last step might have come before one of them, with another
+// result. In this case relate makes the search try that order: it adds a step with which the order can begin, at the node of the earlier
+// step. This is the reduction with source sets: P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal dynamic partial order reduction,
 // POPL 2014.
 func (s Search) relate(path []*node, last int) {
 	n := path[last]
@@ -333,7 +333,7 @@ func (s Search) relate(path []*node, last int) {
 // result direct lists the steps before which x could also have come, with no dependent step in between.
 func past(path []*node, x Step, birth int) (before []bool, direct []int) {
 	before = make([]bool, len(path))
-	if !x.Fault && slices.Contains(x.Touches, Everything) { // such a step comes after all earlier steps
+	if !x.Fault && slices.Contains(x.Touches, Everything) { // a step that touches everything comes after all earlier steps
 		for i := range before {
 			before[i] = true
 		}

@@ -126,13 +126,13 @@ func (b *ledger) ends(session int64) {
 	b.ended[session] = true
 }
 
-// takesAway reports whether a deletion by a session takes a node away from its owner. That is so if the owner's session was ended early. It
-// is also so if the operator deletes the node; the session of the operator belongs to no process.
+// takesAway reports whether a deletion takes a node away from its owner. It does if the owner's session was ended early, or if the operator
+// deletes the node. The session of the operator belongs to no process.
 func (b *ledger) takesAway(session int64) bool {
 	return b.ended[session] || b.scope.Remove && b.sessions[session] == nil
 }
 
-// isHalf reports whether a znode is the one that is left of a pair.
+// isHalf reports whether a znode belongs to a pair whose other znode is gone.
 func (b *ledger) isHalf(path string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,7 +178,7 @@ func (b *ledger) changed(changes []zktest.Change) {
 			fresh = append(fresh, shared[z.id])
 		case c.Op == "create":
 			fresh = append(fresh, b.created(z, c))
-		case c.Op == "delete" && shared[z.id] != nil: // its replacement is in the same transaction
+		case c.Op == "delete" && shared[z.id] != nil: // the transaction also creates the node's replacement
 		case c.Op == "delete" && b.named[z.id] != nil:
 			n := b.named[z.id]
 			if turn = n; z.forKazoo() {
@@ -267,8 +267,8 @@ func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn **lockNode, first
 	}
 }
 
-// A writer's node is shared when one transaction replaces it by a node of a reader. The new node has the same id and the same number.
-// Therefore it has the same place in the queue.
+// One transaction may replace a writer's node by a node of a reader; the node is then shared. The new node has the same id and number, and
+// therefore the same place in the queue.
 
 // sharedBy returns, by id, the nodes that become shared in a transaction.
 func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
@@ -286,9 +286,9 @@ func (b *ledger) sharedBy(changes []zktest.Change) map[string]*lockNode {
 	return shared
 }
 
-// The method share records that the znode z replaces the first znode of n. A contender right behind a writer of ours watches the writer's
-// znode, and takes its deletion for the end of the writer. Such a contender does not see that a reader remains. Therefore it has to be a
-// reader, which need not wait for a writer that has become a reader.
+// The method share records that the znode z replaces the first znode of n. A contender right behind a writer of tierlock watches the
+// writer's znode. It takes the deletion of that znode for the end of the writer, and does not see that a reader remains. Therefore that
+// contender has to be a reader, which need not wait for another reader.
 func (b *ledger) share(n *lockNode, z znodeName, c zktest.Change) {
 	was, _ := parseZnode(n.path)
 	if c.Session != n.session || n.mode != second.Writing || n.shared || modes[z.marker] != second.Reading || z.number != was.number {
@@ -345,11 +345,11 @@ func (w *queues) judgeNodesLocked(e *ensemble) {
 	}
 }
 
-// judgeUnusedLocked checks a node that was deleted before it served a caller. Without a fault, that must not happen while a caller waits
-// for the node. If another caller gives up, the process keeps its place in the queue (I9). A reader's node may be deleted if the first
-// waiter is now a writer.
+// judgeUnusedLocked checks a node that was deleted before it served a caller. Without a fault, a node must not be deleted while a caller
+// waits for it: if another caller gives up, the process keeps its place (I9). A reader's node is an exception if the first waiter is now a
+// writer.
 func (w *queues) judgeUnusedLocked(n *lockNode) {
-	if !n.revoked.IsZero() || n.owner.disturbed || w.scope.calls(Both) { // a caller of both locks may give one up for the other
+	if !n.revoked.IsZero() || n.owner.disturbed || w.scope.calls(Both) { // a caller of both locks may give up one while it waits for the other
 		return
 	}
 	for _, c := range n.owner.callers {
@@ -373,7 +373,7 @@ func (w *queues) sentLocked(n *lockNode) int {
 // judgeNodeLocked checks n, the node of a caller's hold.
 func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 	b := e.ledger
-	// No lease protects against such a deletion. The server tells the holder, if the holder has had the lock long enough to watch its node.
+	// No lease protects against this deletion. The server notifies the holder, once it has held the lock long enough to watch its node.
 	if !n.revoked.IsZero() {
 		due := max(0, x.got.Add(lease/6).Sub(n.revoked)) + time.Millisecond
 		if x.missed || x.disturbed && !w.scope.Remove || len(e.lasting) > 0 || w.anyUnderWayLocked(x.process) || time.Now().Before(b.calm) {
@@ -400,8 +400,8 @@ func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 	}
 }
 
-// judgeEndLocked checks that nothing is left of a lock (I5) once no caller wants it, and no watch either (I10). The watch on the children
-// of a lock, or on the two directories of a semaphore, may stay until the next change there.
+// judgeEndLocked checks that no contender (I5) and no watch (I10) is left at a lock that no caller wants. A watch on the children of a
+// lock, or on the two directories of a semaphore, may stay until the next change there.
 func (w *queues) judgeEndLocked(e *ensemble) {
 	for _, p := range w.processes {
 		if n := p.tier.(interface{ Reaping() int }).Reaping(); n > 0 && !p.closing {

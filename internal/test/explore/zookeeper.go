@@ -28,12 +28,12 @@ import (
 
 const port = ":2181"
 
-// In this package, the random part of node names comes from a counter. Therefore everything that depends on the order of names is
-// repeatable.
+// In this package, a counter replaces the random part of node names. Runs are repeatable only if the names sort in the same order each
+// time.
 func init() {
 	var n atomic.Uint64
 	zkqueue.Random = func(id []byte) (int, error) {
-		// The shift leaves the lowest bits unchanged, because a digit there shows whose node it is.
+		// The shift keeps the lowest digits free, because one of them identifies the owner of a node.
 		binary.BigEndian.PutUint64(id, n.Add(1)<<20)
 		return len(id), nil
 	}
@@ -103,7 +103,7 @@ func (e *ensemble) dial(p *process) second.Tier {
 		if at := call.mutex(); e.opened.Load() || strings.HasPrefix(at, permitsOf) || e.Exists(at) && !e.world.scope.grouped() {
 			continue
 		}
-		// A first lock, with a slow answer, puts the client into the state that the exploration begins with.
+		// This first lock gets a slow answer. The client then is in the state in which the exploration begins.
 		lock, _ := client.Lock(call.mutex())
 		node, err := lock.Acquire(context.Background())
 		if err != nil {
@@ -286,9 +286,9 @@ func (e *ensemble) isForged(p *process) bool {
 	return forged
 }
 
-// The method passes reports whether a frame may pass without a step, because its order does not matter. An example is a request to delete a
-// node that has already ended with its session. The request comes at a random point of the schedule, because its process first waits for a
-// random time. A process that queues again also waits for a random time.
+// The method passes reports whether a frame passes without a step, because its order does not matter. An example is a request to delete a
+// node that has already ended with its session. Such a request would come at a random point of the schedule, because its process first
+// waits for a random time. So does a process that queues again.
 func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -312,8 +312,8 @@ func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	return e.passed[same]
 }
 
-// The method place returns the form of a path that schedules contain. A node is called by the process that names it first, and by its
-// number among the nodes of that process.
+// The method place returns the name of a path in schedules. A node is named after the process that first mentions it, and after its number
+// among that process's nodes.
 func (e *ensemble) place(p *process, path string) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -397,8 +397,8 @@ func (e *ensemble) Remove(path string, i int) {
 	go e.operator.Delete(n.path, -1)
 }
 
-// Expire ends the session of the process at a place in the queue. The connection breaks first, so the process learns of the end at once.
-// Without that, the session would have lasted longer.
+// Expire ends the session of the process at a place in the queue. It breaks the connection first, and the process therefore learns of the
+// end at once. Without the break, the lease would have to end first.
 func (e *ensemble) Expire(path string, i int) {
 	n := e.znodes(path)[i]
 	p := e.world.named(n.Label)
@@ -407,8 +407,8 @@ func (e *ensemble) Expire(path string, i int) {
 	e.ledger.ends(n.Session)
 	e.ledger.disturb()
 	e.Server.Expire(n.Session)
-	e.settle(p, e.world.step, pass) // let the process connect again
-	// The holder has to check its clock.
+	e.settle(p, e.world.step, pass) // lets the process connect again
+	// An attached holder has no lease timer here, and therefore has to check its clock.
 	if e.world.scope.Attached {
 		synctest.Wait()
 		e.world.judgeLook(p)
