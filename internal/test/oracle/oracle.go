@@ -47,8 +47,8 @@ func (r Room) Alone(weight int64) bool { return weight >= int64(r) }
 
 // A Turn is one owner's hold of a lock.
 type Turn struct {
-	// The process of the owner. A process may pass its token from one owner to the next. If no process does that, each turn has its own number
-	// here.
+	// Process is the process of the owner. Within a process, a token may pass from one owner to the next. A driver in which no token passes
+	// numbers the turns here.
 	Process int
 	Owner   int // number of the owner within its process
 	Weight  int64
@@ -66,9 +66,9 @@ type Lock struct {
 	Tokens Tokens
 }
 
-// Enter records a grant. For a new owner, there must be enough room. An excess breaks I1, or I2 if it is caused by owners of the same
-// process. The token of a new owner must be one that may come next (I8). An owner that is already inside enters again, with the token that
-// it has. A grant that breaks a rule is recorded, too.
+// Enter records a grant. A new owner needs enough room: an excess breaks I1, or I2 if owners of the same process cause it. The token of a
+// new owner has to be allowed by I8. An owner that is already inside enters again, with its own token. A grant that breaks a rule is
+// recorded, too.
 func (l Lock) Enter(t Turn) (Lock, error) {
 	next := l
 	next.Inside = slices.Clone(l.Inside)
@@ -154,15 +154,15 @@ func (l Lock) String() string {
 	return strings.Join(texts, "; ")
 }
 
-// Crowd checks what [Lock.Enter] checks, for steps without a fixed order. It returns x and some of the others if they are inside together
-// in some order of the steps, and together exceed the room. Otherwise it returns nil. Two turns are apart if one ends before the other
+// Crowd checks the rule of [Lock.Enter] for steps without a fixed order. If x and some of the others can be inside together in some order
+// of the steps, and exceed the room, Crowd returns these turns. Otherwise it returns nil. Two turns are apart if one ends before the other
 // begins in every order.
 func Crowd[T any](r Room, x T, others []T, weight func(T) int64, apart func(T, T) bool) []T {
 	return crowd(r, []T{x}, weight(x), others, weight, apart)
 }
 
-// crowd adds turns from others to the turns inside until they exceed the room. The turns inside are together in some order; their weight is
-// has.
+// crowd adds turns from others to the turns inside, until they exceed the room. The turns inside can be together in some order, and weigh
+// has in total.
 func crowd[T any](r Room, inside []T, has int64, others []T, weight func(T) int64, apart func(T, T) bool) []T {
 	if !r.Fits(has) {
 		return inside

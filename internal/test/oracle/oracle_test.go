@@ -98,8 +98,8 @@ func TestALockIsAValueWithoutAnOrderOfItsOwners(t *testing.T) {
 	need.That(t, "how deep an owner is inside does not count", !one.Equal(again))
 }
 
-// A spell is a turn, given by the numbers of the steps at which it begins and ends. Steps of one process are ordered. Steps of two
-// processes are ordered if their numbers differ by ten or more.
+// A spell is a turn, given by the numbers of the steps at which it begins and ends. Steps of the same process are ordered. Steps of two
+// processes are ordered only if their numbers differ by ten or more.
 type spell struct {
 	process, from, to int
 	weight            int64

@@ -13,16 +13,16 @@ type Mark struct {
 
 func (t Turn) mark() Mark { return Mark{t.Token, int64(t.Process)} }
 
-// Tokens are the highest tokens so far. I8 depends on nothing else. A process may pass its token from one of its owners to the next.
-// Between processes, tokens grow. An owner that is alone has a higher token than all owners before it. Owners that share the lock have
-// higher tokens than the last owner that was alone, and may have any order among themselves. No two processes have the same token.
+// Tokens are the highest tokens so far, which is all that I8 depends on. Tokens grow from process to process. Within a process, a token may
+// pass from one owner to the next. An owner that excludes all others has a higher token than every owner before it. Owners that share the
+// lock have higher tokens than the last one that excluded others, in any order among themselves. No two processes have the same token.
 type Tokens struct {
 	Seen  Mark // the highest token of all owners
 	Alone Mark // the highest token of the owners that were alone
 }
 
-// Stale reports whether a token is lower than a token that it must exceed. A resource that is protected by tokens refuses a stale token.
-// Such a token comes from an owner that acts late; its grant broke no rule.
+// Stale reports whether a token is lower than one that it has to exceed. A resource that is protected by tokens refuses a stale token. The
+// grant of that token broke no rule: its owner only acts too late.
 func (t Tokens) Stale(m Mark, alone bool) bool {
 	last := t.Alone
 	if alone {
@@ -56,8 +56,8 @@ func (t Tokens) With(m Mark, alone bool) Tokens {
 }
 
 // Wrote checks a guarded write that takes effect after later holds have begun (I1). A process passes its token to its next owner only when
-// no write with that token is under way. The store refuses writes with a stale token. Only the explorer calls Wrote, because only the
-// explorer sees to which hold a write belongs. For other drivers, all holds with one token look the same.
+// no write with that token is under way, and the store refuses writes with a stale token. Only the explorer calls Wrote, because only it
+// knows to which hold a write belongs. To other drivers, all holds with one token look the same.
 func Wrote(m Mark, later []Mark) error {
 	if slices.Contains(later, m) {
 		return fmt.Errorf("I1: a write with token %d takes effect in the turn of another one that has it", m.Token)

@@ -124,7 +124,7 @@ func boundedAtEachMessage(s *scene) {
 			s.within(p.lease/3, "Release", func() { h.Release() })
 		}()
 		select {
-		// One message of the release is delayed.
+		// A message of the release is being delayed.
 		case <-met:
 			<-released
 			close(left)
@@ -133,7 +133,7 @@ func boundedAtEachMessage(s *scene) {
 			case <-met:
 				close(left)
 			default:
-				close(left) // no message waits, but one may be about to arrive
+				close(left) // no message is delayed now, but one may be about to arrive
 				p.Messages(nil)
 				s.none()
 				return
@@ -169,7 +169,7 @@ func tryWhileOthersCome(s *scene) {
 		}
 		s.await("nobody is left", s.expiry(), func() bool {
 			select {
-			case r := <-comes: // the grant may come at any time, since the delayed message may be one that follows the answer
+			case r := <-comes: // the grant may come early, if the delayed message is one that follows the answer
 				s.release(r.granted())
 			default:
 			}
@@ -182,7 +182,7 @@ func tryWritesNothing(s *scene) {
 	a, b, c := s.process(), s.process(), s.process()
 	s.used(a)
 	h := a.acquire()
-	b.refused() // after this, b sees the holder on whatever server it asks
+	b.refused() // after this, b sees the holder, whichever server it asks
 	s.costs("tries of a lock that is held", 0, 0, func() {
 		for range 5 {
 			b.refused()
@@ -207,8 +207,8 @@ var closePromises = []promise{
 	{name: "release-once", text: "Release removes the queue entry before it returns; a second Release changes nothing", test: givenUpOnce},
 }
 
-// leavesNoGoroutine runs play, and counts the goroutines that play leaves. If there are some, it runs play again, because they may belong
-// to a harness that has just connected again.
+// leavesNoGoroutine runs play, and counts the goroutines that play leaves behind. If there are some, it runs play again, because they may
+// belong to a harness that has just connected again.
 func (s *scene) leavesNoGoroutine(play func(a, b *proc)) {
 	var left error
 	for range 3 {
@@ -225,7 +225,7 @@ func (s *scene) goroutinesLeftBy(play func(a, b *proc)) error {
 	defer inside.end() // also ends the processes if the test is skipped
 	play(s.processIn(inside, s.lease()), s.processIn(inside, s.lease()))
 	inside.end()
-	return goleak.Find(running) // goleak repeats its search for a while
+	return goleak.Find(running) // goleak itself repeats the search for a while
 }
 
 func closeEndsAll(s *scene) { s.leavesNoGoroutine(s.closeEnds) }

@@ -66,7 +66,7 @@ func (s *scene) awaitBroken(h *hold) {
 
 func broken(s *scene) {
 	a, b, breaker := s.process(), s.process(), s.process()
-	breaker.breaks(7, second.ErrReleased) // nothing has this token: the path was never used
+	breaker.breaks(7, second.ErrReleased) // the path was never used, so no contender has this token
 	for _, mode := range modes {
 		h := a.as(mode).acquire()
 		waiting := b.as(second.Exclusive).queue()
@@ -76,7 +76,7 @@ func broken(s *scene) {
 		if err := h.Err(); err != nil {
 			s.Errorf("the holder after a break of a token that nobody has: %v", err)
 		}
-		h.leave() // the next process may get the lock before the holder learns of the loss
+		h.leave() // recorded first, because the next process may get the lock before the holder learns of its loss
 		breaker.breaks(h.Token(), nil)
 		next := waiting.granted()
 		s.awaitBroken(h)
@@ -86,7 +86,7 @@ func broken(s *scene) {
 		breaker.breaks(breaker.sees(3)[1].Token, nil)
 		s.wait(again, last)
 		s.release(next)
-		s.release(last.granted()) // last gets them before again, which has queued anew
+		s.release(last.granted()) // last gets the lock before again, which has queued anew
 		s.release(again.granted())
 		s.none()
 	}
@@ -193,14 +193,14 @@ func brokenDuringRelease(s *scene) {
 func permitsBroken(s *scene) {
 	t := s.takers(4, 4)
 	breaker := t[3]
-	breaker.breaks(7, second.ErrReleased) // nothing has this token: the path was never used
+	breaker.breaks(7, second.ErrReleased) // the path was never used, so no contender has this token
 	a, b, c := t[0].take(2), t[0].take(1), t[1].take(1)
 	waiting := t[2].queue(2)
 	tokens := breaker.sees(2, 1, 1, 0)
 	breaker.breaks(tokens[3].Token+1<<40, second.ErrReleased)
 	breaker.breaks(0, second.ErrReleased)
 	s.wait(waiting)
-	broken := a.part(2) // other processes may get the permits before the holder learns of the loss
+	broken := a.part(2) // recorded first, because other processes may get the permits before the holder learns of its loss
 	breaker.breaks(tokens[0].Token, nil)
 	p := waiting.granted()
 	s.awaitPermitsBroken(a, broken)
@@ -215,7 +215,7 @@ func permitsBroken(s *scene) {
 	breaker.breaks(breaker.sees(1, 1, 2, 0, 0)[3].Token, nil)
 	s.wait(again, last)
 	s.giveAll(b)
-	q := last.granted() // last gets them before again, which has queued anew
+	q := last.granted() // last gets the permits before again, which has queued anew
 	s.wait(again)
 	s.giveAll(c)
 	r := again.granted()

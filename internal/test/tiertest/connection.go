@@ -59,7 +59,7 @@ func (r *record) idle() bool {
 func connectionIsTold(s *scene) {
 	p := s.victim()
 	s.needs(p.Cut != nil, "cut a process off")
-	s.used(p) // after this, the process is connected
+	s.used(p) // after this, the process is known to be connected
 	r := new(record)
 	p.Notify(r.note)
 	s.await("the state of the connection", s.news(), func() bool { return slices.Equal(r.take(), []second.ConnectionState{second.Connected}) })

@@ -31,7 +31,7 @@ func contended(s *scene) {
 		h := a.acquire()
 		if asked {
 			h.Contended().C()
-			s.settled() // the request that looks for waiters may have been answered by now
+			s.settled() // by then, the request that looks for waiters may have been answered
 			if h.Contended().Raised() {
 				s.Errorf("contended before anybody came")
 			}
@@ -70,11 +70,11 @@ func uncontended(s *scene) {
 	a, b := s.process(), s.process()
 	s.used(b)
 	h := a.acquire()
-	b.refused() // a try does not wait, so it does not count as a waiter
+	b.refused() // a TryAcquire does not wait, and therefore does not count as a waiter
 	select {
 	case <-h.Contended().C():
 		s.Errorf("contended although nobody has come")
-	case <-time.After(s.Lease): // a periodic read of the queue may come at any time within a lease
+	case <-time.After(s.Lease): // waits for a periodic read of the queue, which comes at least once in a lease
 	}
 	if d := h.Contended().For(); d != 0 {
 		s.Errorf("contended for %v although nobody has come", d)

@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// These are promises of package tier beyond those of a second tier. For example, a requeue is one write, and a holder learns of waiters and
-// of its loss. They follow from the promises of the second tier. Therefore they are tested in virtual time on each kind of tier, and in
-// real time on only one store.
+// These are promises of package tier. They go beyond those of a second tier, such as that a requeue is one write and that a holder learns
+// of waiters and of its loss. They follow from the promises of the second tier. Therefore they are tested in virtual time on each kind of
+// tier, and in real time on one store only.
 var enginePromises = []promise{
 	{name: "hand-off", text: "Handing the lock off to another goroutine of the process writes nothing",
 		gate: true, alone: true, test: handOffIsFree},
@@ -54,7 +54,7 @@ type workshop struct {
 	inside atomic.Int32
 	turns  atomic.Int64
 
-	owner   atomic.Pointer[engine] // the process that was inside last
+	owner   atomic.Pointer[engine] // the process whose goroutine was inside last
 	tenures atomic.Int64           // how often the owner has changed
 }
 
@@ -85,7 +85,7 @@ func (w *workshop) crowd(engines []*engine, goroutines, turns int) {
 		for range goroutines {
 			all.Go(func() {
 				for range turns {
-					// The work is long enough for the previous holder to queue again.
+					// With this length, the previous holder has time to queue again.
 					if err := w.turn(ctx, e, w.scene.moment()/60); err != nil {
 						w.scene.Errorf("a turn: %v", err)
 						return
@@ -101,7 +101,7 @@ func handOffIsFree(s *scene) {
 	e := s.engine(tier.WithHandOff(time.Hour))
 	w := &workshop{scene: s}
 	s.used(e.proc)
-	held, err := e.mu.Acquire(s.Context()) // the lock is held at first, so that all goroutines of the crowd wait
+	held, err := e.mu.Acquire(s.Context()) // holds the lock at first, so that all goroutines of the crowd wait
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
@@ -244,8 +244,8 @@ func holdIsLost(s *scene) {
 	heal := s.cut(e.proc)
 	select {
 	case <-hold.Lost():
-	case <-r.done: // another process has the lock, so the check below has to find a loss
-	case <-time.After(time.Until(struck.Add(s.Lease))): // the loss was due somewhat earlier, but may be late on a busy machine
+	case <-r.done: // another process got the lock, so the check below has to find a loss
+	case <-time.After(time.Until(struck.Add(s.Lease))): // the loss was due earlier, but may be late on a busy machine
 	}
 	if err := hold.Err(); !errors.Is(err, tier.ErrLost) {
 		s.Errorf("Err of a hold after a lease of %v, or when another process holds: %v", s.Lease, err)

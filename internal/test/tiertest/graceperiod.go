@@ -14,7 +14,7 @@ var gracePeriodPromises = []promise{
 		"waits and Contenders report this grace period", alone: true, first: true, test: gracePeriod},
 }
 
-// successor returns the function that makes a server take over, or else the function that starts the same server again.
+// successor returns a function that makes another server take over. If the harness cannot do that, the function restarts the same server.
 func (s *scene) successor() func() {
 	if s.Failover != nil {
 		return s.Failover
@@ -22,7 +22,7 @@ func (s *scene) successor() func() {
 	return s.Restart
 }
 
-// gracePeriod makes another server take over. If the grace period ends before all checks were made, it repeats the fail-over.
+// gracePeriod makes another server take over. It does so again if the grace period ends before all checks were made.
 func gracePeriod(s *scene) {
 	if !s.Forgets {
 		s.lacks("the store never loses a lock that it granted")
@@ -40,8 +40,8 @@ func gracePeriod(s *scene) {
 	s.Fatalf("a grace period is not told")
 }
 
-// inGracePeriod makes another server take over, and checks what a process reports during the grace period. The new server may serve long
-// before all other servers do. The result unseen names the part of the grace period that was not seen.
+// inGracePeriod makes another server take over, and checks what a process reports during the grace period. The new server may already serve
+// while other servers do not. The result unseen names the part of the grace period that the process did not see.
 func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	struck := time.Now()
 	over := make(chan struct{})
@@ -55,7 +55,7 @@ func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	}
 	var q *second.GracePeriodError
 	r := p.begin(p.claim.TryAcquire)
-	// try again while the server cannot be reached
+	// The try is repeated while the server cannot be reached.
 	for r.end(); r.err != nil && !errors.Is(r.err, second.ErrLocked) && p.GracePeriod() != nil; r.end() {
 		r = p.begin(p.claim.TryAcquire)
 	}
@@ -85,7 +85,7 @@ func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 		queue := looker.look()
 		return p.GracePeriod() == nil && looker.GracePeriod() == nil && len(queue) == 1 && !queue[0].InGracePeriod
 	})
-	s.await("a try after the grace period finds the lock taken", s.patience(), func() bool { // a try may also fail because the answer is late
+	s.await("a try after the grace period finds the lock taken", s.patience(), func() bool { // a try may also fail because its answer is late
 		r = looker.begin(looker.claim.TryAcquire)
 		r.end()
 		return errors.Is(r.err, second.ErrLocked)
@@ -98,7 +98,7 @@ func (s *scene) inGracePeriod(p, looker *proc) (unseen string) {
 	return unseen
 }
 
-// The method granted checks that a grant came no sooner than a lease after another server took over. Then it releases the grant.
+// The method granted checks that a grant did not come earlier than a lease after the fail-over. Then it releases the grant.
 func (s *scene) granted(h *hold, struck time.Time) {
 	s.Helper()
 	if d := time.Since(struck); d < s.Lease {

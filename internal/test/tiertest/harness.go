@@ -7,11 +7,13 @@
 // # What to bring
 //
 // Dial and Left are always required. If another function is nil, the promises that need it are reported as not available. All tests use the
-// same store, and each has a lock path of its own. A test runs alone if it disturbs the whole store, counts writes or counts goroutines.
+// Dial and Left are always required. If another function is nil, the promises that need it are reported as not available. All tests use the
+// same store, and each test has a lock path of its own. A test that disturbs the whole store, or counts writes or goroutines, runs alone.
 //
+// Tests that have to keep their leases on a busy machine use longer ones than Lease.
 // The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and everything that it uses are created in the
-// bubble. The suite checks short times exactly only in virtual time. In real time, the machine may be busy. Therefore a process has a long
-// lease if the test does not want it to lose the lease, and the tests check the order of events.
+// The same suite runs in virtual time if the harness, and everything that it uses, is created in a bubble of testing/synctest. The suite
+// checks short times exactly only in virtual time. In real time, the machine may be busy. Therefore tests check the order of events there.
 package tiertest
 
 import (
@@ -21,28 +23,28 @@ import (
 	"github.com/tierlock/tierlock/internal/second"
 )
 
-// With is a function that runs test with a harness. What it creates for test is removed when test returns, and errors are reported to t. If
-// time is to be virtual, it runs test in a bubble.
+// With is a function that runs test with a harness. When test returns, everything that was created for it is removed, and errors are
+// reported to t. If time is to be virtual, the function runs test in a bubble.
 type With func(t *testing.T, test func(*testing.T, Harness))
 
 // A Harness is a store, and the ways to disturb it.
 type Harness struct {
-	// Lease is how long the store keeps the contenders of a silent process: a session timeout, or a time to live. Processes have this lease if
-	// a test waits for its expiry. It should be a few seconds at most. The store may take twice as long, since a server that takes over may
-	// start counting again.
+	// Lease is how long the store keeps the contenders of a silent process: a session timeout, or a time to live. Processes have this lease
+	// if a test waits for its expiry. It should be a few seconds at most. The store may take twice as long, because a server that takes
+	// over may start counting again.
 	Lease time.Duration
 	// Virtual says that time is virtual. No machine is slow then, and all processes have the lease Lease.
 	Virtual bool
-	// Gate makes the suite test the promises of the gate in real time, too. These promises follow from those of the second tier, so it is
-	// enough to set Gate for one store.
+	// Gate makes the suite test the promises of the gate in real time, too. These follow from the promises of the second tier. It is
+	// therefore enough to set Gate for one store.
 	Gate bool
-	// Unpromised lists promises that the tier does not make: the names of their tests, with the reasons. The suite shows that these promises
-	// are really broken.
+	// Unpromised lists promises that the tier does not make: the names of their tests, with the reasons. The suite checks that such a
+	// promise is really broken.
 	Unpromised map[string]string
 	// Dial starts a process with the given lease. The process is a tier with a connection of its own, which the suite closes.
 	Dial func(testing.TB, time.Duration) *Process
-	// Left returns the number of contenders for the lock at path. It reads from outside the library, and sees all earlier writes. While the
-	// store does not answer, it returns a negative number.
+	// Left returns the number of contenders for the lock at path. It asks the store without using the library, and sees all earlier writes.
+	// While the store does not answer, it returns a negative number.
 	Left func(path string) int
 	// LeftPermits is like Left, for the semaphore at path. It counts one for each waiter, and at least one for each holder of permits. A tier
 	// needs no LeftPermits if its method Semaphore returns an error that wraps [errors.ErrUnsupported].
@@ -70,13 +72,12 @@ type Process struct {
 	Cut func() (heal func())
 	// Kill ends the process without a message to the store. The tier is closed when it returns.
 	Kill func()
-	// Messages makes hook run for each message before the process gets the message. A message is the answer to a request that was executed, or
-	// an event. Messages that keep a session alive do not count. If hook returns true, the message is lost in the way in which its transport
-	// would lose it. If the transport is a stream, the connection is lost, too. The hook may be called concurrently, and may block. A call of
-	// Messages with a nil hook ends this.
+	// Messages makes hook run before each message that the process gets. A message is an event, or the answer to a request that was
+	// executed. Messages that keep a session alive do not count. If hook returns true, the message is lost as its transport would lose it:
+	// on a stream, the connection is lost, too. The hook may be called concurrently, and may block. A call of Messages with a nil hook ends
+	// the calls.
 	Messages func(hook func() (lose bool))
-	// Blind has the effect of a stopped process: no timer reports the end of a grant's lease. Only a caller that checks the clock notices that
-	// end.
+	// Blind acts like a stopped process: no timer reports the end of the lease. Only a call that checks the clock notices that end.
 	Blind func(second.Grant)
 	// Sleep simulates that the machine of the process sleeps for a time. Only the clock of the grant's lease sees that time pass. Sleep
 	// requires Blind.

@@ -44,7 +44,7 @@ func nothingLeftByCancelled(s *scene) {
 			s.release(h)
 			s.none()
 		})
-		s.each(p, m, func(ctx context.Context) { // the call ends at about the same time as the lock is granted
+		s.each(p, m, func(ctx context.Context) { // the call ends at about the time of the grant
 			h := holder.acquire()
 			r := s.begin(ctx, p.claim.Acquire)
 			s.settled()
@@ -102,7 +102,7 @@ func nothingLeftByKilled(s *scene) {
 	b.queue()
 	next := c.queue()
 	h.leave()
-	b.Kill() // before a: otherwise b could get the lock and keep it until its lease ends
+	b.Kill() // killed before a, because b could otherwise get the lock and keep it until its lease ends
 	a.Kill()
 	s.leftWithin(1, 2*s.Lease)
 	s.release(next.granted())

@@ -67,15 +67,15 @@ func readersCutOff(s *scene) {
 	s.none()
 }
 
-// The store continues as soon as the loss is known, and may still have the contender. If it takes as long as the lease to freeze the store,
-// the lock may already be lost when the store is frozen.
+// The store is frozen until the holder knows of its loss, and may still have the contender then. If freezing the store takes as long as the
+// lease, the lock may be lost before that.
 func frozen(s *scene) {
 	s.needs(s.Freeze != nil, "freeze the store")
 	a, b := s.victim(), s.process()
 	h := a.acquire()
 	r := b.queue()
 	thaw := s.freeze()
-	struck := time.Now() // the store may have answered a renewal until this moment
+	struck := time.Now() // until this moment, the store may have answered a renewal
 	end := h.ValidUntil()
 	switch {
 	case end.IsZero() && h.Err() == nil:
@@ -96,19 +96,19 @@ func frozen(s *scene) {
 	s.none()
 }
 
-// awaitLoss waits until h is lost. The last renewal of the lease was before struck. The loss has to come before the end of that lease, and
-// before any other process holds the lock.
+// awaitLoss waits until h is lost. The last renewal of the lease was before struck. The loss has to come before that lease ends, and before
+// another process gets the lock.
 func (s *scene) awaitLoss(h *hold, struck time.Time, other *request) {
 	s.Helper()
 	select {
 	case <-h.Context().Done():
-	case <-other.done: // the record of holds shows whether both had the lock at once
+	case <-other.done: // the record of holds shows whether both processes had the lock at once
 		if other.err != nil {
 			s.Fatalf("the waiter: %v", other.err)
 		}
 	case <-time.After(time.Until(struck.Add(s.Lease))):
 		select {
-		case <-h.Context().Done(): // the loss was due somewhat earlier, but may be late on a busy machine
+		case <-h.Context().Done(): // the loss was due earlier, but may be late on a busy machine
 		case <-time.After(s.slack()):
 			s.Errorf("the holder does not know of its loss after a lease of %v", s.Lease)
 		}
@@ -118,7 +118,7 @@ func (s *scene) awaitLoss(h *hold, struck time.Time, other *request) {
 	}
 }
 
-// staysLost checks that a loss is final, and releases the grant.
+// staysLost checks that the loss of a grant is final. Then it releases the grant.
 func (s *scene) staysLost(h *hold) {
 	s.Helper()
 	s.stillLost(h)
@@ -163,7 +163,7 @@ func stopped(s *scene) {
 	s.none()
 }
 
-// During the sleep, the store continues. No timer of the holder has fired, because timers stand still during a sleep.
+// The store continues while the holder's machine sleeps. No timer of the holder fires, because timers stand still during a sleep.
 func slept(s *scene) {
 	a, b := s.victim(), s.process()
 	s.needs(a.Sleep != nil, "put a machine to sleep")
@@ -189,7 +189,7 @@ func removed(s *scene) {
 	a, b := s.process(), s.process()
 	h := a.acquire()
 	r := b.queue()
-	h.leave() // the next process may get the lock before the holder learns of the loss
+	h.leave() // recorded first, because the next process may get the lock before the holder learns of its loss
 	s.Remove(s.path, 0)
 	next := r.granted()
 	s.awaitRemoval(h)
@@ -197,12 +197,12 @@ func removed(s *scene) {
 	s.Remove(s.path, 1)
 	s.settled()
 	s.release(next)
-	s.release(waiting.granted()) // this process has queued again
+	s.release(waiting.granted()) // by then, this process has queued again
 	s.none()
 }
 
-// noLoss ends grants in each possible way after their watches and watchdogs have started. It checks that none of them reports a loss. The
-// end of the test checks for late effects.
+// noLoss ends grants in each possible way, after their watches and watchdogs have started. None of them may report a loss. The end of the
+// test checks for late reports.
 func noLoss(s *scene) {
 	a, b := s.process(), s.process()
 	h := a.acquire()
@@ -344,7 +344,7 @@ func tokensGrowOverRestart(s *scene) {
 	s.tokensGrowOver(s.Restart)
 }
 
-// tokensGrowOver checks that tokens grow across a fault. There are a holder, which may lose the lock, a waiter, and later contenders.
+// tokensGrowOver checks that tokens grow in spite of a fault. There are a holder, which may lose the lock, a waiter, and later contenders.
 func (s *scene) tokensGrowOver(strike func()) {
 	a, b := s.victim(), s.victim()
 	h := a.acquire()

@@ -19,15 +19,15 @@ var (
 	both      = mishap{name: "the context ends, and a message is lost", cancel: true, lose: true}
 )
 
-// manyMessages is a number of messages that no call needs.
+// manyMessages is more messages than any call needs.
 const manyMessages = 60
 
-// The method each runs play for n = 1, 2, and so on. In run n, the fault happens at message n to p. It ends after the first run that has
-// fewer than n messages. The fault may end the context that play gets.
+// The method each runs play for n = 1, 2, and so on. In run n, the fault happens at message n to p. The method returns after the first run
+// with fewer than n messages. The fault may end the context of play.
 func (s *scene) each(p *proc, m mishap, play func(ctx context.Context)) {
 	s.Helper()
 	s.needs(p.Messages != nil, "lose a message")
-	s.settled() // by now, the process has noticed the connection that an earlier fault has cut
+	s.settled() // by then, the process has noticed that an earlier fault has cut its connection
 	for n := int64(1); s.meets(p, m, n, play); n++ {
 		if n == manyMessages {
 			s.Fatalf("more than %d messages", n)
@@ -58,7 +58,7 @@ func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bo
 	})
 	defer p.Messages(nil)
 	play(ctx)
-	switch met := messages.Swap(math.MinInt32) >= n; { // later messages do not count
+	switch met := messages.Swap(math.MinInt32) >= n; { // turns the counting off, since later messages do not count
 	case !met && n == 1:
 		s.Fatalf("there was no message at all")
 	case s.verdict.failed():

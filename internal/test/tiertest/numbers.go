@@ -28,7 +28,7 @@ func anotherNumber(s *scene) {
 	s.none()
 }
 
-// The method has checks which number of permits the process believes the semaphore to have.
+// The method has checks how many permits the semaphore has, according to the process.
 func (t *taker) has(permits int) {
 	t.scene.Helper()
 	if got := t.store.Permits(); got != permits {
@@ -36,7 +36,7 @@ func (t *taker) has(permits int) {
 	}
 }
 
-// The method never checks that neither a try nor a wait gets k permits if there are fewer than k.
+// The method never checks that no request for k permits is served: the semaphore has fewer.
 func (t *taker) never(k int) {
 	t.scene.Helper()
 	for _, take := range []func(context.Context, int) *taking{t.acquire, t.try} {
@@ -56,7 +56,7 @@ func (r *taking) tooMany() {
 func (t *taker) sets(n int) {
 	t.scene.Helper()
 	if n > t.scene.permitsNow() {
-		t.scene.permits(n) // waiters may get permits before SetPermits returns
+		t.scene.permits(n) // waiters may get permits even before SetPermits returns
 	}
 	if err := t.store.SetPermits(t.scene.Context(), n); err != nil {
 		t.scene.Fatalf("SetPermits: %v", err)

@@ -57,9 +57,9 @@ func wakeUp(s *scene) {
 	})
 }
 
-// wakesUp tests that a waiter gets the lock whenever the holder releases. The holder releases at each message to the waiter in turn, and
-// once when no more messages come. The function begin starts the holder and the waiter's call. It returns that call, and a function that
-// checks how the call ends.
+// wakesUp tests that a waiter gets the lock, whenever the holder releases. In each run, the holder releases at another message to the
+// waiter. In the last run, it releases when no more messages come. The function begin starts the holder and the waiter's call. It returns
+// that call, and a function that checks how the call ends.
 func (s *scene) wakesUp(p *proc, begin func(ctx context.Context, release chan<- func()) (*call, func())) {
 	s.Helper()
 	release := make(chan func(), 1) // releases the lock of the present holder
@@ -98,7 +98,7 @@ func (s *scene) look(contenders func(context.Context) ([]second.Contender, error
 	return queue
 }
 
-// The method sees waits until the process sees a number of contenders, because its server may lag behind.
+// The method sees waits until the process sees this number of contenders. The server of the process may lag behind.
 func (p *proc) sees(contenders int) (queue []second.Contender) {
 	p.scene.Helper()
 	p.scene.await(fmt.Sprint(contenders, " contenders are seen"), p.scene.news(), func() bool {
@@ -152,7 +152,7 @@ func inOrder(s *scene) {
 	s.none()
 }
 
-// The next contender in the queue gets the lock next, whatever other processes do.
+// The lock goes to the next contender in the queue, even if other processes come and go.
 func nobodyOvertakes(s *scene) {
 	p := s.processes(4)
 	h := p[0].acquire()
@@ -170,7 +170,7 @@ func nobodyOvertakes(s *scene) {
 					tries <- err
 					return
 				}
-				time.Sleep(s.moment() / 60) // without this pause, virtual time would stand still
+				time.Sleep(s.moment() / 60) // this pause lets virtual time pass
 			}
 			tries <- second.ErrLocked
 		}()
@@ -183,7 +183,7 @@ func nobodyOvertakes(s *scene) {
 		if last := s.last(); last != h {
 			s.Errorf("somebody has overtaken: token %d after %d", last.Token(), h.Token())
 		}
-		s.awaitLeft(3) // otherwise, a cancelled contender might still enter the queue, and be taken for the next one
+		s.awaitLeft(3) // waits until cancelled contenders are gone, which could be taken for the next one
 		for _, r := range []*request{come, again} {
 			r.cancel()
 			r.end()
@@ -245,7 +245,7 @@ func requeueGoesToTheTail(s *scene) {
 	s.none()
 }
 
-// awaitRelease starts to wait for the end of a grant. A requeue will release that grant.
+// awaitRelease starts to wait for the end of a grant that a requeue is going to release.
 func (s *scene) awaitRelease(h *hold) *request {
 	return s.begin(s.Context(), func(context.Context) (second.Grant, error) { return nil, orNothing(h.released(h.AwaitRelease())) })
 }
@@ -278,8 +278,8 @@ func requeueGivesUp(s *scene) {
 	}
 }
 
-// givesUp requeues a grant of a while b waits for the lock. The requeue may fail. The test waits for the end of the old grant from the
-// start.
+// givesUp requeues a grant of a while b waits for the lock. The requeue may fail. From the start, the test also waits for the end of the
+// old grant.
 func (s *scene) givesUp(ctx context.Context, a, b *proc) {
 	s.Helper()
 	old := a.acquire()

@@ -53,7 +53,7 @@ var permitPromises = []promise{
 		test: permitsThroughTheGate},
 }
 
-// neverMoreThanThereAre only takes permits. The oracle checks that they are never more than there are.
+// In neverMoreThanThereAre, processes only take and release permits. The oracle checks that they never have more permits than there are.
 func neverMoreThanThereAre(s *scene) {
 	const total, turns = 5, 10
 	var all sync.WaitGroup
@@ -177,7 +177,7 @@ func permitsWakeUp(s *scene) {
 	})
 }
 
-// demandThatShrinks returns a demand of k permits. After a call of shrink, it is a demand of fewer permits.
+// demandThatShrinks returns a demand for k permits. A call of shrink reduces it to fewer permits.
 func demandThatShrinks(k, fewer int) (d *second.Demand, shrink func()) {
 	var wanted atomic.Pointer[second.Demand]
 	wanted.Store(demand(k))
@@ -348,8 +348,8 @@ func permitTokens(s *scene) {
 	}
 }
 
-// permitsThroughTheGate has goroutines in several processes that want all permits, and others that want one permit as long as any of the
-// former still runs.
+// permitsThroughTheGate has goroutines in several processes. Some of them want all permits. The others want one permit each, as long as any
+// of the former still runs.
 func permitsThroughTheGate(s *scene) {
 	const total, turns = 4, 5
 	ctx, cancel := context.WithTimeout(s.Context(), 2*s.patience())
@@ -438,7 +438,7 @@ func permitsFrozen(s *scene) {
 	p := a.take(3)
 	r := b.queue(2)
 	thaw := s.freeze()
-	struck := time.Now() // the store may have answered a renewal until this moment
+	struck := time.Now() // until this moment, the store may have answered a renewal
 	for _, one := range p.permits {
 		if end := one.ValidUntil(); end.IsZero() && p.err() == nil || end.After(struck.Add(s.Lease)) {
 			s.Errorf("the lease ends %v after the store has stopped, want within %v", end.Sub(struck), s.Lease)
@@ -473,25 +473,25 @@ func permitsStopped(s *scene) {
 	s.none()
 }
 
-// awaitPermitLoss waits until p is lost. The last renewal of the lease was before struck. The loss has to come before the end of that
-// lease, and before any other process has the permits.
+// awaitPermitLoss waits until the permits are lost. The last renewal of their lease was before struck. The loss has to come before that
+// lease ends, and before another process gets the permits.
 func (s *scene) awaitPermitLoss(p *portion, struck time.Time, other *taking) {
 	s.Helper()
 	select {
 	case <-p.life.Done():
-	case <-other.done: // the record of permits shows whether both had them at once
+	case <-other.done: // the record of permits shows whether both processes had them at once
 		if other.err != nil {
 			s.Fatalf("the waiter: %v", other.err)
 		}
 	case <-time.After(time.Until(struck.Add(s.Lease)) + s.slack()):
 		s.Errorf("nobody knows of the loss after a lease of %v", s.Lease)
 	}
-	if !s.poll(0, func() bool { return p.lost() == nil }) { // the other permits are lost soon after the first
+	if !s.poll(0, func() bool { return p.lost() == nil }) { // the other permits are lost soon after the first one
 		s.Errorf("after the loss of one of a portion %v, want ErrLost", p.lost())
 	}
 }
 
-// permitsStayLost checks that a loss is final, and releases the permits.
+// permitsStayLost checks that the loss of permits is final. Then it releases them.
 func (s *scene) permitsStayLost(p *portion) {
 	s.Helper()
 	for range 5 {
@@ -517,7 +517,7 @@ func permitsOfKilled(s *scene) {
 	next := c.queue(1)
 	p.part(3)
 	killed := time.Now()
-	b.Kill() // b is killed before it can be granted the permit, as in nothingLeftByKilled
+	b.Kill() // killed before it can be granted the permit, as in nothingLeftByKilled
 	a.Kill()
 	held := next.granted()
 	if d := time.Since(killed); d > 2*s.Lease+s.slack() {
@@ -541,7 +541,7 @@ func permitsOverRestart(s *scene) {
 	s.permitsOver(a, b, s.Restart)
 }
 
-// permitsOver checks permits across a fault. There are a holder, which may lose its permits, a waiter, and later contenders.
+// permitsOver checks permits in spite of a fault. There are a holder, which may lose its permits, a waiter, and later contenders.
 func (s *scene) permitsOver(a, b *taker, strike func()) {
 	letGo := func(p *portion) {
 		s.Helper()
@@ -616,7 +616,7 @@ func noPermitsLeftByCancelled(s *scene) {
 			s.giveAll(held, holder.take(2))
 			s.none()
 		})
-		s.each(p.proc, m, func(ctx context.Context) { // next waits in the queue behind r
+		s.each(p.proc, m, func(ctx context.Context) { // next queues behind r
 			held := holder.take(1)
 			r := p.acquire(ctx, 3)
 			s.settled()
@@ -627,7 +627,7 @@ func noPermitsLeftByCancelled(s *scene) {
 			s.giveAll(next.granted(), held)
 			s.none()
 		})
-		s.each(p.proc, m, func(ctx context.Context) { // the call ends at about the same time as the permits come
+		s.each(p.proc, m, func(ctx context.Context) { // the call ends at about the time at which the permits come
 			held := holder.take(2)
 			r := p.acquire(ctx, 3)
 			s.settled()
@@ -768,7 +768,7 @@ func tryPermitsWritesNothing(s *scene) {
 	t := s.takers(3, 3)
 	s.usedPermits(t[0])
 	held := t[0].take(2)
-	t[1].refused(2) // after this, the process sees the holders on whatever server it asks
+	t[1].refused(2) // after this, the process sees the holders, whichever server it asks
 	s.costs("tries of more than are free", 0, 0, func() {
 		for range 5 {
 			t[0].refused(2)
@@ -794,7 +794,7 @@ func permitsAreHandedOn(s *scene) {
 	t := s.process().of(2)
 	gate := s.gateOf(t)
 	s.usedPermits(t)
-	held, err := gate.Acquire(s.Context(), 2) // the permits are held at first, so that all goroutines wait
+	held, err := gate.Acquire(s.Context(), 2) // holds the permits at first, so that all goroutines wait
 	if err != nil {
 		s.Fatalf("Acquire: %v", err)
 	}
@@ -805,7 +805,7 @@ func permitsAreHandedOn(s *scene) {
 			all.Go(func() {
 				for range turns {
 					if err := gate.Do(s.Context(), 1, func(context.Context) error {
-						time.Sleep(s.moment() / 60) // long enough for the previous holder to queue again
+						time.Sleep(s.moment() / 60) // gives the previous holder time to queue again
 						return nil
 					}); err != nil {
 						s.Errorf("a turn: %v", err)

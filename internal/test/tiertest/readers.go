@@ -118,7 +118,7 @@ func requeueInEachMode(s *scene) {
 			h = again.granted()
 			if to == second.Reading {
 				s.release(reader.granted())
-				h = a.as(to).requeue(s.Context(), h).granted() // the requeue succeeds at once, because no other contender is in the queue
+				h = a.as(to).requeue(s.Context(), h).granted() // no other contender is in the queue, so the requeue succeeds at once
 				s.release(h)
 			} else {
 				s.wait(reader)
@@ -157,7 +157,7 @@ func tokensOfEachMode(s *scene) {
 func nothingLeftByReaders(s *scene) {
 	holder, p := s.process(), s.process()
 	for _, m := range []mishap{lost, cancelled, both} {
-		s.each(p, m, func(ctx context.Context) { // the call ends at about the same time as the lock is granted
+		s.each(p, m, func(ctx context.Context) { // the call ends at about the time of the grant
 			h := holder.as(second.Writing).acquire()
 			r := s.begin(ctx, p.as(second.Reading).claim.Acquire)
 			s.settled()
@@ -185,7 +185,7 @@ func readersContended(s *scene) {
 				for _, h := range readers {
 					h.Contended().C()
 				}
-				s.settled() // the request that looks for waiters may have been answered by now
+				s.settled() // by then, the request that looks for waiters may have been answered
 			}
 			r := c.as(mode).queue()
 			for _, h := range readers {

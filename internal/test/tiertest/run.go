@@ -13,9 +13,9 @@ type promise struct {
 	name  string // name of the test
 	text  string // text in the table of promises
 	alone bool   // no other test may use the store at the same time
-	gate  bool   // a promise of the gate: it follows from the other promises of the tier, so a test on one real store is enough
-	// The test runs before any process has a longer lease than Harness.Lease. A server that takes over may wait for the longest lease there
-	// was.
+	gate  bool   // a promise of the gate: it follows from the others, so one real store is enough
+	// A first promise is tested before any process has a longer lease than Harness.Lease. A server that takes over may wait for the longest
+	// lease that any process had.
 	first bool
 	test  func(*scene)
 }
@@ -92,7 +92,7 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 		t.Parallel()
 	}
 	v := &verdict{quiet: quiet}
-	defer func() { *result = v.result() }() // the result is stored however the test ends
+	defer func() { *result = v.result() }() // stores the result, however the test ends
 	with(t, func(t *testing.T, h Harness) {
 		if v.elsewhere = p.gate && !h.Virtual && !h.Gate; v.elsewhere {
 			return
@@ -105,7 +105,7 @@ func (p promise) judge(t *testing.T, with With, quiet bool, result *string) {
 				}
 			}()
 		}
-		for range 5 { // it may take several runs to see that a promise is broken
+		for range 5 { // several runs may be needed to see that a promise is broken
 			s := newScene(&witness{t, v}, h)
 			p.test(s)
 			s.noFalseLoss()

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// A scene is one test. It contains a lock, and a record of the holds of the lock.
+// A scene is the state of one test: a lock, and a record of the holds of that lock.
 type scene struct {
 	*witness
 	Harness
@@ -33,10 +33,10 @@ func newScene(w *witness, h Harness) *scene {
 	return &scene{witness: w, Harness: h, path: "/tiertest/" + name, holds: make(map[*hold]bool)}
 }
 
-// ample is a lease that does not end even if a process cannot renew it for a while on a busy machine.
+// ample is a lease that a busy machine can keep: a process may fail to renew it for a while.
 const ample = 20 * time.Second
 
-// The method lease returns the lease of processes that are not to lose their lease in a test.
+// The method lease returns the lease of processes that keep their lease throughout a test.
 func (s *scene) lease() time.Duration {
 	if s.Virtual {
 		return s.Lease
@@ -44,8 +44,8 @@ func (s *scene) lease() time.Duration {
 	return ample
 }
 
-// The method slack returns the time that is added to limits because machines may be busy. It is less than a third of the lease of these
-// processes. A third of the lease is the shortest wait that would be an error.
+// The method slack returns the time that limits allow for a busy machine. It is less than a third of the lease of the processes, which is
+// the shortest wait that counts as an error.
 func (s *scene) slack() time.Duration {
 	if s.Virtual {
 		return s.Lease / 8
@@ -72,7 +72,7 @@ type proc struct {
 	claim claim
 }
 
-// A claim is a second.Claim whose Acquire passes a new Wait. A test that asks for the place of its contender does not use this Acquire.
+// A claim is a second.Claim whose Acquire needs no Wait. A test that asks for the place of a contender calls the Acquire with a Wait.
 type claim struct{ second.Claim }
 
 func (c claim) Acquire(ctx context.Context) (second.Grant, error) {
@@ -88,13 +88,13 @@ func (s *scene) process() *proc {
 	return s.processIn(s.witness.TB, s.lease())
 }
 
-// The method victim starts a process whose lease ends in the test, or a process for which the test waits for a part of the lease.
+// The method victim starts a process with the short lease Lease. A test uses it if the lease ends, or if it waits for a part of the lease.
 func (s *scene) victim() *proc {
 	s.Helper()
 	return s.processIn(s.witness.TB, s.Lease)
 }
 
-// processIn starts a process. The process ends with tb, and so does everything that the harness needs for the process.
+// processIn starts a process. The process, and everything that the harness needs for it, ends with tb.
 func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 	s.Helper()
 	p := &proc{Process: s.Dial(tb, lease), scene: s, lease: lease}
@@ -172,8 +172,8 @@ func (s *scene) enter(g second.Grant) *hold {
 	return h
 }
 
-// The method turn returns the hold in the form that the oracle checks. No grant passes its token on, so each grant counts as a process of
-// its own.
+// The method turn returns the hold in the form that the oracle checks. Here no token passes from one owner to the next. Therefore each
+// grant counts as a process of its own.
 func (h *hold) turn() oracle.Turn {
 	return oracle.Turn{Process: h.number, Weight: oracle.Weight(h.open), Token: h.Token()}
 }
@@ -197,8 +197,8 @@ func (h *hold) Release() error {
 	return h.released(h.Grant.Release())
 }
 
-// The method released records the result of a release. If the result is a loss, the context of the grant must have ended. Otherwise it must
-// never end.
+// The method released records the result of a release. If the result is a loss, the context of the grant must have ended. Otherwise that
+// context must never end.
 func (h *hold) released(err error) error {
 	if errors.Is(err, second.ErrLost) && h.Context().Err() == nil {
 		h.scene.Errorf("a release has found a loss, but the context has not ended: %v", err)
@@ -209,8 +209,8 @@ func (h *hold) released(err error) error {
 	return ifKnown(h.Grant, err)
 }
 
-// ifKnown returns the error of a release, or nil if the result cannot be known. Without a lease, an unanswered release cannot tell whether
-// there was a loss.
+// ifKnown returns the error of a release, or nil if the process cannot know the result. Without a lease, an unanswered release cannot tell
+// whether there was a loss.
 func ifKnown(given interface{ Leased() bool }, err error) error {
 	if errors.Is(err, second.ErrLost) || errors.Is(err, second.ErrReleased) || given.Leased() {
 		return err
@@ -218,7 +218,7 @@ func ifKnown(given interface{ Leased() bool }, err error) error {
 	return nil
 }
 
-// noFalseLoss checks that no grant that was released without a loss has an ended context.
+// noFalseLoss checks the contexts of grants that were released without a loss. None of them may have ended.
 func (s *scene) noFalseLoss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +290,7 @@ func (c *call) end() {
 	}
 }
 
-// The method waits reports whether the call has not ended after some time, so that it has to wait.
+// The method waits reports whether the call is still waiting after a moment.
 func (c *call) waits() bool {
 	select {
 	case <-c.done:
@@ -328,7 +328,7 @@ func (s *scene) wait(calls ...interface {
 	}
 }
 
-// The method settled waits for a moment. A call that should wait, but does not, would end in that time.
+// The method settled waits for a moment, in which a call that wrongly does not wait would end.
 func (s *scene) settled() { time.Sleep(s.moment()) }
 
 // A request is a call that acquires the lock.
@@ -357,7 +357,7 @@ func (r *request) granted() *hold {
 	return r.hold
 }
 
-// The method settle waits for the end of a call that may fail. If the lock was granted, it is released.
+// The method settle waits for the end of a call that may fail. If the call got the lock, the method releases it.
 func (r *request) settle() {
 	r.scene.Helper()
 	if r.end(); r.err == nil {
@@ -398,7 +398,7 @@ func (p *proc) refused() {
 	}
 }
 
-// The method takes tries until it gets a lock that is free. A server that lags may be late to know that it is free.
+// The method takes calls TryAcquire until it gets a free lock. A server that lags may learn late that the lock is free.
 func (p *proc) takes() (h *hold) {
 	p.scene.Helper()
 	p.scene.await("a try takes a lock that is free", p.scene.news(), func() bool {
@@ -428,7 +428,7 @@ func (s *scene) costs(what string, least, most int64, f func()) {
 	}
 }
 
-// The method used makes a first acquisition at the path. It creates everything that later acquisitions find.
+// The method used makes the first acquisition at the path. That creates everything that later acquisitions expect to find.
 func (s *scene) used(p *proc) {
 	s.Helper()
 	s.release(p.acquire())
@@ -454,7 +454,7 @@ func (s *scene) poll(within time.Duration, holds func() bool) bool {
 	return true
 }
 
-// The method present returns the number of contenders, as soon as the harness knows it.
+// The method present returns the number of contenders. If the store does not answer yet, it asks again.
 func (s *scene) present() (n int) {
 	s.Helper()
 	s.await("a look at the queue", s.patience(), func() bool { n = s.Left(s.path); return n >= 0 })
@@ -481,7 +481,7 @@ func (s *scene) none() {
 	s.leftWithin(0, s.expiry())
 }
 
-// The method expiry returns the time after which the store has given the locks of a silent process to others.
+// The method expiry returns the time after which the store has given away the locks of a silent process.
 func (s *scene) expiry() time.Duration { return 2 * s.lease() }
 
 // The method within checks that f takes no longer than d.

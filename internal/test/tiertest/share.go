@@ -23,7 +23,7 @@ var sharePromises = []promise{
 		test: sharedIsRemoved},
 }
 
-// The method share starts to share a grant. Unless Share fails, other readers may have the lock as well from then on.
+// The method share starts to share a grant. From then on, other readers may have the lock, too, unless Share fails.
 func (h *hold) share(ctx context.Context) *request {
 	h.opened(true)
 	return h.scene.begin(ctx, func(ctx context.Context) (second.Grant, error) {
@@ -173,7 +173,7 @@ func (s *scene) sharingEnds(r *request, want error) {
 	}
 }
 
-// shareTroubled checks a Share in which a fault happens. If readers got the lock, they release last.
+// shareTroubled checks a Share during which a fault happens. Readers that got the lock release it last.
 func shareTroubled(s *scene) {
 	a, b := s.process(), s.process()
 	for _, m := range []mishap{lost, cancelled, both} {

@@ -46,7 +46,7 @@ func standing(s *scene) {
 		s.Errorf("who has the lock stands %+v, and has waited for others: %t", got, w1.Behind())
 	}
 
-	// A process that gives up and queues again also learns its place, even if its store already watches the queue.
+	// A process that gives up and queues again learns its new place, even if its store watches the queue already.
 	last.cancel()
 	last.end()
 	s.awaitLeft(1)
