@@ -209,7 +209,7 @@ func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	want := "tier: acquire : waited 0s: wait limit reached; process 7 on there is ahead"
 	need.That(t, "the one ahead is said to have the lock", !wait.AheadHolds)
 	need.Equal(t, "the error", err.Error(), want)
-	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // outside of a grace period, the one ahead counts as the holder
+	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // outside of one, a contender ahead counts as the holder
 		t.Errorf("%+v, want a wait for who has the lock", wait)
 	}
 }

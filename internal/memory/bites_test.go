@@ -14,7 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// The suite finds the defects of a tier, and none in a correct one. For a defective tier only those tests run that have to fail.
+// The suite tiertest finds the defects of a tier, and none in a correct one. With a defective tier, only the tests that have to fail are
+// run.
 func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 	type row struct {
 		want []string // the tests of the suite that have to fail
@@ -152,7 +153,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			return t.Close()
 		}}},
 	}, func(t *testing.T, c row) {
-		if c.want != nil && !slices.Contains(c.want, "close") { // the test "close" counts goroutines
+		if c.want != nil && !slices.Contains(c.want, "close") { // the promise "close" counts goroutines
 			t.Parallel()
 		}
 		bites(t, c.want, func(p *tiertest.Process) {
@@ -164,13 +165,13 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 	})
 }
 
-// bites runs tests of the suite with processes that the function spoil has changed, and checks that the tests in want fail. If want is
-// empty, it runs the whole suite, and checks that all tests pass.
+// bites runs the suite with processes that spoil has changed, and checks that the tests in want fail. If want is empty, it runs the whole
+// suite, and checks that all tests pass.
 func bites(t *testing.T, want []string, spoil func(*tiertest.Process)) {
 	t.Helper()
 	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		inBubble(t, func(t *testing.T, h tiertest.Harness) {
-			t.Cleanup(func() { time.Sleep(time.Hour); synctest.Wait() }) // until late commands are executed
+			t.Cleanup(func() { time.Sleep(time.Hour); synctest.Wait() }) // waits until late commands are executed
 			dial := h.Dial
 			h.Dial = func(tb testing.TB, lease time.Duration) *tiertest.Process {
 				p := dial(tb, lease)
@@ -192,7 +193,8 @@ func bites(t *testing.T, want []string, spoil func(*tiertest.Process)) {
 	}
 }
 
-// On a busy machine it may take longer than a lease to stop the store. The lock is then lost before the store has stopped.
+// On a busy machine it may take longer than a lease to stop the store. The lock is then lost before the store has stopped. The suite must
+// not count that as a defect.
 func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
 	table := tiertest.Judge(t, func(t *testing.T, test func(*testing.T, tiertest.Harness)) {
 		inBubble(t, func(t *testing.T, h tiertest.Harness) {
@@ -208,7 +210,7 @@ func TestTierSuiteFindsNothingWrongWithASlowMachine(t *testing.T) {
 	need.Empty(t, "failed", table.Broken())
 }
 
-// leaving calls f, and returns without waiting for it when ctx ends.
+// leaving calls f. If ctx ends first, leaving returns without waiting for f.
 func leaving[T any](ctx context.Context, f func(context.Context) (T, error)) (none T, err error) {
 	type result struct {
 		got T

@@ -26,9 +26,9 @@ var (
 	firstSeed = flag.Uint64("seed", 0, "of the first; 0: another one each time")
 )
 
-// TestRandomSchedules makes processes acquire, wait, leave, requeue, share and release at random. Commands are late, lost, refused, or
-// executed twice. In every other schedule processes are also cut off, the server stops, and sessions end. In every fourth schedule
-// processes take permits. The schedules alternate between all kinds of stores.
+// TestRandomSchedules runs processes that acquire, wait, leave, requeue, share and release at random. Commands are late, lost, refused, or
+// executed twice. In every other schedule, processes are also cut off, the server stops, and sessions end. Half of the schedules also use
+// permits, if their store has them. The schedules alternate between all kinds of stores.
 func TestRandomSchedules(t *testing.T) {
 	seed := *firstSeed
 	if seed == 0 {
@@ -45,8 +45,8 @@ func TestRandomSchedules(t *testing.T) {
 	t.Logf("%d schedules from seed %d, %d grants", *schedules, seed, grants)
 }
 
-// A schedule is one run. It checks exclusion and order, that no grant is lost when it is handed out, that tokens grow, that a lock is
-// lost only after an injected fault, and that nothing is left.
+// A schedule is one run. It checks exclusion and order, and that tokens grow. A lock may be lost only after an injected fault, and never at
+// the moment of the grant. At the end, nothing may be left in the queue.
 type schedule struct {
 	*testing.T
 	server    *memory.Server
@@ -60,7 +60,7 @@ type schedule struct {
 	tokens oracle.Tokens
 	taken  map[second.Permit]portion
 	grants int
-	blows  map[*memory.Process]bool // processes that a fault took a session or contender from; these may learn too late
+	blows  map[*memory.Process]bool // processes whose session or contender a fault has removed; they may learn of their loss too late
 }
 
 type grant struct {
@@ -111,7 +111,7 @@ func playSchedule(t *testing.T, seed uint64) (grants int) {
 	}
 	work.Wait()
 	s.server.Script(nil)
-	time.Sleep(3 * lease) // late commands are executed, and audits find the contenders that these create
+	time.Sleep(3 * lease) // waits until late commands are executed, and until audits have found the contenders of these commands
 	synctest.Wait()
 	need.Empty(s, "left in the queue", s.server.Queue(s.path))
 	for i, p := range s.processes {
@@ -134,7 +134,7 @@ func (s *schedule) upTo(d time.Duration) time.Duration {
 	return time.Duration(s.roll(int(d/time.Microsecond))) * time.Microsecond
 }
 
-// fault decides which fault a command has. Commands about sessions have none, because only blow and strike end sessions.
+// fault chooses the fault of a command. Commands about sessions have no fault here, because only blow and strike end sessions.
 func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 	f.Before, f.After = s.upTo(2*time.Millisecond), s.upTo(2*time.Millisecond)
 	if c.Op == queue.Beat || c.Op == queue.Open {
@@ -155,7 +155,7 @@ func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 		f.Refused = queue.Failed
 	case 6:
 		switch c.Op {
-		case queue.Leave, queue.Drop, queue.Weigh: // a refused contender would stay until its session ends
+		case queue.Leave, queue.Drop, queue.Weigh: // a contender whose removal is refused would stay until its session ends
 		default:
 			f.Refused = queue.Denied
 		}
@@ -163,7 +163,7 @@ func (s *schedule) fault(_ string, c queue.Command) (f memory.Fault) {
 	return f
 }
 
-// strike injects faults that end sessions or connections. No other code of the schedule does.
+// strike injects faults that end sessions and connections.
 func (s *schedule) strike() {
 	for range 3 {
 		time.Sleep(s.upTo(lease))
@@ -185,7 +185,7 @@ func (s *schedule) strike() {
 	}
 }
 
-// blow applies f to a random contender in a queue.
+// blow calls f with a random contender in a queue.
 func (s *schedule) blow(f func(s *memory.Server, path string, i int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,7 +303,8 @@ func (s *schedule) turn(p *memory.Process, l second.Claim, g *grant) *grant {
 
 const permits = 3
 
-// workWithPermits is the loop of one goroutine that takes permits. At the head of the queue it may take fewer than it has asked for.
+// workWithPermits is the loop of one goroutine that takes permits. At the head of the queue, the goroutine may take fewer permits than it
+// has asked for.
 func (s *schedule) workWithPermits(p *memory.Process) {
 	l, err := p.Semaphore("/l", permits, second.Options{})
 	need.OK(s, err)
@@ -343,7 +344,8 @@ func (s *schedule) workWithPermits(p *memory.Process) {
 	}
 }
 
-// The function has is called when the process keeps only n permits of a portion from now on. It checks that the total is not exceeded.
+// The function has records that a process keeps n permits of a portion from now on. It checks that all processes together have no more than
+// the total.
 func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
