@@ -23,7 +23,7 @@ func TestReleaseIsOneRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
 		n := p.acquire(t)
-		meet(s, pushed, zktest.Drop) // such an event would also report that the node is gone
+		meet(s, pushed, zktest.Drop) // drops this event, which would also report that the node is gone
 		wantErr(t, "Release", n.Release(), nil)
 		need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 		tr := record(s)
@@ -32,7 +32,7 @@ func TestReleaseIsOneRequest(t *testing.T) {
 	})
 }
 
-// The deletion needs no other read, and the node ahead is not watched.
+// The node of a caller that has left is deleted without another read, and the node ahead is not watched.
 func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 	each(t, map[string]bool{"nobody ahead": false, "somebody ahead": true}, func(t *testing.T, s *zktest.Server, taken bool) {
 		n, p := start(t, s).acquire(t), start(t, s) // acquire also creates the parents
@@ -51,7 +51,7 @@ func TestNodeOfACallerWhoHasLeftIsDeletedAtOnceAndDoesNotQueue(t *testing.T) {
 	})
 }
 
-// When a caller has left, no watcher is registered for it any more. The node ahead still exists, and so does the watch on it.
+// When a waiting caller has left, the process keeps no watcher for it, although the node ahead and the watch on that node still exist.
 func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
@@ -70,7 +70,7 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 		next.granted(t).Release()
 		n = p.acquire(t)
 		contended(n)
-		meet(s, pushed, zktest.Drop) // the event of the node's own deletion would also end the look
+		meet(s, pushed, zktest.Drop) // drops the event of the node's own deletion, which would also end the read of the queue
 		n.Release()
 		synctest.Wait()
 		for _, c := range []process{p, other} {
@@ -89,7 +89,7 @@ func TestWaitBehindAnotherProcessEndsWithTheContextsCauseAlone(t *testing.T) {
 	})
 }
 
-// Without this wait, the next acquisition might queue before the delete is sent.
+// A Requeue that fails early waits until its old node is gone. Otherwise the next acquisition could queue before the delete is sent.
 func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 	each(t, map[string]int32{"ended context": 0, "worn path": 1 << 30}, func(t *testing.T, s *zktest.Server, number int32) {
 		p := start(t, s)
@@ -106,20 +106,21 @@ func TestRequeueThatDoesNotBeginReturnsWhenTheNodeIsGone(t *testing.T) { // I3
 	})
 }
 
-// The wait for the end of a grant shares variables with a release that begins later. The race detector checks the access to them.
+// A wait for the end of a grant shares variables with a release that begins later. The race detector checks how both access them.
 func TestWaitForTheEndOfANodeThatIsGivenUpLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		waited := make(chan error, 1)
 		go func() { waited <- n.AwaitRelease() }()
-		time.Sleep(timeout/3 + time.Millisecond) // AwaitRelease gives up by then
+		time.Sleep(timeout/3 + time.Millisecond) // by then, AwaitRelease has given up
 		next := need.Get(n.Requeue(t.Context()))(t)
 		wantErr(t, "AwaitRelease", <-waited, nil)
 		wantErr(t, "Release", next.Release(), nil)
 	})
 }
 
-// The owner and the waiter watch the same path. The client has a single watch for it.
+// An owner and a waiter in the same process may watch the same path. The client has only one watch for both, and both learn of the
+// deletion.
 func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -135,7 +136,8 @@ func TestDeletedNodeIsToldToItsOwnerAndToWhoWaitsBehindItInOneProcess(t *testing
 	})
 }
 
-// For example, a look may be throttled. Then the connection stays up, and no reconnect leads to another look.
+// A read of the queue may be refused, for example by throttling. The connection then stays up, and no reconnect repeats the read, so the
+// client has to.
 func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, conn := start(t, s).acquire(t), raw(t, s)
@@ -149,10 +151,11 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 	})
 }
 
-// These tests act between two lines of code that belong together. A client calls f when it is between them: see attachReading. No
-// virtual time may pass there, because the client holds a mutex.
+// The following tests act between two lines of code that belong together. A client calls f at that point: see attachReading. No virtual
+// time may pass there, because the client holds a mutex.
 
-// The connection may break after the queue was read. A create would then wait for the next connection.
+// If the connection breaks between the read of the queue and the create, TryAcquire fails at once. It does not wait for the next
+// connection.
 func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -171,15 +174,15 @@ func TestTryAcquireThatLosesTheConnectionBeforeItsCreateFailsAtOnce(t *testing.T
 	})
 }
 
-// A create may be executed under a newer session than the one for which it was sent. Before the client knows that, it may read the node.
-// For example, it reads both znodes of a node with kazoo's format if the first read of one of them fails. It must not take the node for
-// that of another process.
+// A create may be executed under a newer session than the one for which it was sent. The client may read the node before it knows that. For
+// example, it reads both znodes of a node with kazoo's format if the first read of one of them fails. It must not take the node for that of
+// another process.
 func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		other := raw(t, s)
-		// If these nodes did not exist, there would be a second create under the newer session.
+		// These nodes exist, because a missing parent would cause a second create under the newer session.
 		put(t, other, 0, "/locks", path)
-		conn := zkconn.Start(t, slices.Repeat([]string{addr}, 9), timeout, s.DialTimeout) // the library pauses at the end of the list
+		conn := zkconn.Start(t, slices.Repeat([]string{addr}, 9), timeout, s.DialTimeout) // a long list, because the library pauses at its end
 		synctest.Wait()
 		p := attachReading(t, conn, sync.OnceFunc(func() {
 			old := conn.SessionID()
@@ -217,7 +220,7 @@ func down(s *zktest.Server) {
 	synctest.Wait()
 }
 
-// An earlier attempt has a call that does not return. A new attempt waits for it when the connection breaks.
+// A call of an earlier attempt may never return. A new attempt that waits for that call fails when the connection breaks.
 func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -232,8 +235,7 @@ func TestTryAcquireBehindAStuckCallFailsWhenTheConnectionBreaks(t *testing.T) {
 	})
 }
 
-// If the context has ended before the call, the call sends nothing. If the context ends while the call reads a queue, the call sends
-// nothing more.
+// A call whose context has ended sends nothing. If the context ends while the call reads a queue, the call sends nothing after that read.
 func TestNothingIsAskedForWhoHasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		holder, p := start(t, s), start(t, s)

@@ -43,13 +43,13 @@ func attached(t *testing.T, conn *zk.Conn, c *zknode.Client) process {
 	return process{c, lockAt(t, c, path), conn.SessionID()}
 }
 
-// A watch may not have been requested, or may not be set because the read failed. In both cases no goroutine waits for its event.
+// Reads without a watch, and failed reads, have no event to wait for. The client must not leave a goroutine waiting for each of them.
 func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
 		n := p.acquire(t)
 		synctest.Wait()
-		const own = 5 // the number that the runtime and other tests may start in the meantime
+		const own = 5 // goroutines that the runtime and other tests may start in the meantime
 		goroutines := runtime.NumGoroutine() + own
 		for range 10 * own {
 			wantErr(t, "TryAcquire", need.ErrOf(p.lock.TryAcquire(t.Context())), second.ErrLocked)
@@ -59,7 +59,7 @@ func TestAttachedLooksWithoutAWatchLeaveNoGoroutine(t *testing.T) { // I10
 		meet(s, is("getChildren2", zktest.Request), zktest.Error(zk.ErrNoAuth))
 		contended(n)
 		goroutines = runtime.NumGoroutine() + own
-		time.Sleep(10 * time.Minute) // enough for many looks
+		time.Sleep(10 * time.Minute) // in this time, the queue is read many times
 		synctest.Wait()
 		need.AtMost(t, "goroutines after looks that failed", runtime.NumGoroutine(), goroutines)
 		wantErr(t, "Release", n.Release(), nil)
@@ -83,7 +83,7 @@ func TestAttachedAcquiresInSoManyRoundTrips(t *testing.T) {
 	})
 }
 
-// A request over a connection of the program continues after the end of the caller's context.
+// Over a connection of the program, a request cannot be cancelled. A waiter that has left still has to disappear from the queue soon.
 func TestAttachedWaiterWhoHasLeftIsGoneSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const trip = 20 * time.Millisecond
@@ -103,7 +103,7 @@ func TestAttachedChecksItsOptions(t *testing.T) {
 	wantMention(t, need.ErrOf(zknode.Attach(nil, zknode.WithSessionTimeout(-1))), "session timeout")
 }
 
-// If the connection is lost, that alone does not end the lock.
+// A disconnect alone does not end a lock that was acquired over a connection of the program.
 func TestAttachedLockOutlivesADisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -158,7 +158,7 @@ func TestAttachedCloseEndsEveryTaskAndNotTheConnection(t *testing.T) { // I10
 		waiter := p.queue(t.Context())
 		other := lockAt(t, p.Client, "/locks/y")
 		n := acquire(t, other)
-		n.Contended() // sets one more watch, on a node that stays
+		n.Contended() // sets one more watch, on a node that still exists at the end
 		synctest.Wait()
 		began := time.Now()
 		wantErr(t, "Close", p.Close(), nil)
@@ -192,7 +192,7 @@ func TestAttachedClientEndsWithItsConnection(t *testing.T) {
 	})
 }
 
-// The bubble fails the test if a goroutine is left.
+// While the client polls for the end of the connection, it sends nothing. At the end, the bubble fails the test if a goroutine is left.
 func TestPollingForACloseSendsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := attach(t, s)
@@ -213,8 +213,8 @@ func TestPollingForACloseSendsNothing(t *testing.T) {
 	})
 }
 
-// A connection that breaks again and again does not count as closed. It does not matter how often it breaks before any answer, and how
-// long the client library takes to choose a server.
+// A connection that breaks again and again does not count as closed. That is so even if it breaks before any answer, or if the client
+// library takes long to choose a server.
 func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		servers := &slowServers{}
@@ -223,7 +223,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		need.OK(t, err)
 		t.Cleanup(func() {
 			conn.Close()
-			for range events { // the last thing that the client library does is to close events
+			for range events { // closing events is the last thing that the client library does
 			}
 		})
 		for conn.State() != zk.StateHasSession {
@@ -233,7 +233,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		var cuts atomic.Int32
 		meet(s, func(f *zktest.Frame) bool { return f.Op != "connect" && f.Dir == zktest.Request && cuts.Add(1) <= 20 }, zktest.Cut)
 		s.Cut(p.session)
-		synctest.Wait() // until it is disconnected and the client library chooses a server
+		synctest.Wait() // now it is disconnected, and the client library is choosing a server
 		n := need.Get(p.lock.Acquire(within(t, time.Minute)))(t)
 		need.AtLeast(t, "requests, more than those that were cut off", cuts.Load(), 21)
 		wantErr(t, "Release", n.Release(), nil)
@@ -249,7 +249,7 @@ func (p *slowServers) Next() (string, bool) {
 	return server, false
 }
 
-// If nothing is held, nobody checks whether the connection was closed.
+// A client checks whether the program has closed the connection, but only while it holds something.
 func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 	each(t, map[string]func(t *testing.T, p process) (end func()){
 		"a lock": func(t *testing.T, p process) func() {
@@ -270,7 +270,7 @@ func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 		end()
 		p, conn = attach(t, s)
 		hold(t, p)()
-		synctest.Wait() // until the check has stopped
+		synctest.Wait() // now the check has stopped
 		conn.Close()
 		<-time.After(time.Minute) // in virtual time
 		need.That(t, "somebody has asked, though nothing is held", !closed(p.Done()))
@@ -304,8 +304,8 @@ func undead(t *testing.T, s *zktest.Server, p process, conn *zk.Conn) {
 	}
 }
 
-// The session ID alone shows the loss, without a message from the server. A holder that does not ask learns of the loss when the client
-// first uses the new session.
+// A change of the session ID alone shows the loss, without a message from the server. A holder that does not check learns of the loss when
+// the client first uses the new session.
 func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 	each(t, map[string]func(*testing.T, *zktest.Server, process, *zknode.Node){
 		"asked before": func(t *testing.T, s *zktest.Server, _ process, n *zknode.Node) {
@@ -327,7 +327,7 @@ func TestAttachedLockIsLostWhenTheSessionIdHasChanged(t *testing.T) {
 	})
 }
 
-// After a goroutine has read the session ID, it may be delayed for any time.
+// A goroutine may be delayed after it has read the session ID. The old ID must not replace a newer one.
 func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -345,7 +345,7 @@ func TestAttachedSessionIsNotReplacedByAnOlderOne(t *testing.T) {
 		undead(t, s, p, conn)
 		acquired := make(chan *zknode.Node, 1)
 		go func() { acquired <- p.acquire(t) }()
-		for range 100_000 { // acquire may have to wait for the delayed goroutine
+		for range 100_000 { // acquire may have to wait for the delayed goroutine, and synctest.Wait does not wait for a mutex
 			if runtime.Gosched(); len(acquired) > 0 {
 				break
 			}
@@ -377,7 +377,7 @@ func TestLockIsLostWithItsNodeAtOnce(t *testing.T) {
 		})
 }
 
-// If a lock has no lease, only the server knows whether the lock is still held.
+// Without a lease, only the server knows whether the lock is still held. If the server cannot be asked, the error of Requeue says so.
 func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) {
 	type row struct {
 		trouble func(*zktest.Server)
@@ -405,7 +405,7 @@ func TestAttachedRequeueSaysWhenItIsNotKnownWhetherTheLockWasOurs(t *testing.T) 
 	})
 }
 
-// The event of the deletion may have reached the watch, but not the lock yet.
+// The event of the deletion may have reached the watch, but not the lock yet. A release at that moment returns the loss.
 func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		attached, _ := attach(t, s)
@@ -413,7 +413,7 @@ func TestReleaseKnowsOfADeletionThatHasJustBeenHeardOf(t *testing.T) {
 			n := p.acquire(t)
 			n.HearOfItsEnd()
 			wantErr(t, "Release", n.Release(), second.ErrLost)
-			s.Expire(p.session) // deletes the node; no event has told the process of that
+			s.Expire(p.session) // deletes the node; the process has not got the event yet
 		}
 	})
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The older attempt may also end later than the newer one was abandoned.
+// An acquisition has to wait for abandoned attempts, also if an older one ends after the newest one was abandoned.
 func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
@@ -57,8 +57,8 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 	})
 }
 
-// A request whose caller has left is taken out of its group before the group is sent. It gets the same error as if there were no
-// connection.
+// A request whose caller has left is taken out of its group before the group is sent. It then fails with the same error as without a
+// connection, but its caller must get the end of its context.
 func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := need.Get(Dial(t.Context(), "127.0.0.1:2181", WithDialContext(zktest.Start(t).DialContext)))(t)
@@ -71,7 +71,8 @@ func TestWhoHasLeftIsNotToldOfTheConnection(t *testing.T) {
 	})
 }
 
-// Nobody would ever hold such a node, and it would exist until the server ends the session.
+// A node of a session that has ended has no owner any more. It is deleted before the client looks for it, or it would stay until the server
+// ends the session.
 func TestNodeOfASessionThatHasEndedIsGoneBeforeItIsLookedFor(t *testing.T) {
 	c := &Client{link: link.New(link.Config{})}
 	c.link.Attach(nil, func() int64 { return 1 })
@@ -98,9 +99,9 @@ func TestTheConfigurationOfTLSIsCopied(t *testing.T) {
 	need.That(t, "no configuration is no TLS", o.TLS != nil)
 }
 
-// If an error is not known to be harmless, its request may have been executed.
+// An error decides whether its request may have been executed. Only errors that are known to be harmless say that it was not.
 func TestWhatAnErrorSaysOfItsRequest(t *testing.T) {
-	coded := func(code int) error { return fmt.Errorf("unknown error: %d", code) } // the error that the client library returns for such a code
+	coded := func(code int) error { return fmt.Errorf("unknown error: %d", code) } // the client library returns this error for such a code
 	for want, errs := range map[outcome][]error{
 		done:    {nil},
 		missing: {zk.ErrNoNode},

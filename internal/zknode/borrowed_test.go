@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/tiertest"
 )
 
-// leaseless has the promises that only a connection made by this package can keep. They are listed by the reason.
+// leaseless lists the promises that only a connection made by this package can keep: the reason, and the names of the tests.
 var leaseless = map[string]string{
 	"no lease covers what is held":                                   "loss-cut loss-readers loss-frozen hold-lost permits-cut permits-frozen",
 	"permits are handed on only under a lease":                       "permits-hand-off",
@@ -18,8 +18,8 @@ var leaseless = map[string]string{
 	"only who has made the connection is told what becomes of it":    "connection",
 }
 
-// Over a connection that the program has made, all other promises hold. This test does not run with the race detector. When such a
-// connection reconnects and has watches, the client library reads its newest zxid without synchronization.
+// Over a connection that the program has made, all other promises hold. This test does not run with the race detector: if such a connection
+// has watches and reconnects, the client library reads its newest zxid without synchronization.
 func TestTierOverAConnectionMadeElsewhere(t *testing.T) {
 	unpromised := maps.Clone(curators)
 	for why, names := range leaseless {

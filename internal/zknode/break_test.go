@@ -43,7 +43,7 @@ func tokenOf(s *zktest.Server, node string) int64 {
 	return stat.Czxid
 }
 
-// A pair of znodes is one contender. If only one of the two znodes is left, it is still a contender.
+// A pair of znodes is one contender. If one of the two znodes is gone, the other one is still a contender, and Break deletes it.
 func TestBreakDeletesAPair(t *testing.T) {
 	for _, left := range []int{2, 1} {
 		bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -61,8 +61,8 @@ func TestBreakDeletesAPair(t *testing.T) {
 	}
 }
 
-// Between the read and the delete, the head may be deleted, and then the path. If the names have no unique part, another node may then
-// have the same name.
+// Between the read and the delete, the head and then the whole path may be deleted. If names have no unique part, a new node may then have
+// the same name. Break must not delete that node.
 func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 	for _, moment := range []string{"setData", "multi"} { // the write of the mark, and the delete
 		bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -84,8 +84,8 @@ func TestBreakSparesAnotherNodeOfTheSameName(t *testing.T) {
 	}
 }
 
-// Each step can take long: its answer is late, or it is refused and repeated. If the context ends before the deletion is sent, the
-// deletion is never sent. If the context ends later, its outcome is unknown.
+// Each step of a Break may take long: its answer is late, or it is refused and repeated. If the context ends before the deletion is sent,
+// the deletion is never sent. If the context ends later, the outcome is unknown.
 func TestBreakEndsWithItsContext(t *testing.T) {
 	for what, fate := range map[string]zktest.Action{"late": zktest.Delay(2 * time.Second), "refused": zktest.Throttled} {
 		for _, op := range []string{"sync", "getChildren2", "getData", "setData", "multi"} {

@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// kazooContender is the pattern by which kazoo finds contenders by default (kazoo 2.8, recipe/lock.py:112).
+// kazooContender is the pattern that kazoo uses by default to find contenders (kazoo 2.8, recipe/lock.py:112).
 var kazooContender = regexp.MustCompile(`(?:__lock__)(-?\d{10})$`)
 
 func bridge(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
@@ -28,7 +28,7 @@ func bridge(t *testing.T, s *zktest.Server, opts ...zknode.Option) process {
 	return start(t, s, append(opts, zknode.WithKazoo())...)
 }
 
-// The function pairs returns the queue as pairs: the first znode, and the znode for kazoo. It fails the test if there are other
+// The function pairs returns the queue as pairs: the first znode, and the znode for kazoo. It fails the test if the queue has any other
 // children.
 func pairs(t *testing.T, s *zktest.Server) (list [][2]string) {
 	t.Helper()
@@ -60,7 +60,7 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 			need.Equal(t, znode+": session and czxid", [2]int64{stat.EphemeralOwner, stat.Czxid}, [2]int64{p.session, n.Token()})
 		}
 		need.Equal(t, "Path", n.Path(), pair[0])
-		// If Curator does not know the form of a name, it compares the whole name with the numbers of the names that it knows.
+		// Curator does not know this form of a name, and compares it as a whole with the numbers of other names.
 		need.AtLeast(t, "the name, which sorts behind sequence numbers", pair[1][len(path)+1:], "9999999999")
 		wantErr(t, "Release", n.Release(), nil)
 		need.List(t, "sent to release", tr.take(), "multi")
@@ -89,7 +89,7 @@ func TestBridgedNodeIsContendedByOthersAloneAndRequeuedInOneTransaction(t *testi
 	})
 }
 
-// The read of one of the two znodes is delayed. Before it is executed, that znode is deleted.
+// One of the two znodes is deleted before the client reads it. The lock must not be granted.
 func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I7
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		p, conn := bridge(t, s), raw(t, s)
@@ -112,7 +112,7 @@ func TestBridgedLockIsNotGrantedBeforeBothZnodesAreVerified(t *testing.T) { // I
 	})
 }
 
-// kazoo fails if the content of a node is not UTF-8.
+// kazoo fails if the content of a node is not UTF-8. The znode for kazoo therefore always contains a description.
 func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := bridge(t, s, zknode.WithLabel("mine"))
@@ -178,7 +178,8 @@ func TestBothZnodesDeletedTogetherAreNotDeletedAgain(t *testing.T) {
 	})
 }
 
-// A waiter that leaves knows that both of its znodes are being deleted. Therefore it does not check one of them when the other ends.
+// A waiter that leaves deletes both of its znodes in one transaction. It does not read one of them when it learns that the other one is
+// gone.
 func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -207,7 +208,7 @@ func TestBridgedWaiterLeavesWithOneTransaction(t *testing.T) {
 	})
 }
 
-// The holder does not know yet that a znode is gone. So only the server can refuse the write.
+// The holder does not know yet that a znode is gone. The server has to refuse the guarded write and report the loss at the release.
 func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 	eachZnode(t, func(t *testing.T, s *zktest.Server, p process, i int) {
 		n := p.acquire(t)
@@ -228,7 +229,7 @@ func TestGuardAndReleaseNoticeThatAZnodeIsGone(t *testing.T) {
 	})
 }
 
-// The watches are lost. Only the read in a heartbeat can find the deletion.
+// If the watches are lost, the read in a heartbeat still finds the deletion.
 func TestHeartbeatNoticesThatAZnodeIsGone(t *testing.T) {
 	eachZnode(t, func(t *testing.T, s *zktest.Server, p process, i int) {
 		n, conn := p.acquire(t), raw(t, s)
@@ -257,7 +258,8 @@ func TestRequeueOfAPairWithoutOneOfItsZnodesLeavesNothing(t *testing.T) {
 	})
 }
 
-// The answer to the create is lost. Before the client looks for the two znodes, an operator deletes one of them.
+// The answer to a create is lost, and an operator deletes one of the two znodes before the client looks for them. The client must not adopt
+// the other one.
 func TestHalfAPairIsNotAdopted(t *testing.T) {
 	eitherZnode(t, func(t *testing.T, s *zktest.Server, i int) {
 		p, conn := bridge(t, s), raw(t, s)

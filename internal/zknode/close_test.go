@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The bubble fails the test if a call leaves a goroutine behind. A call over a connection of the program may not return in time. It ends
-// when the connection ends.
+// Close returns in time, whatever call is under way. At the end, the bubble fails the test if a call has left a goroutine. A call over a
+// connection of the program may outlast Close, until that connection ends.
 func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 	attached := func(t *testing.T, s *zktest.Server) process { p, _ := attach(t, s); return p }
 	for how, begin := range map[string]func(*testing.T, *zktest.Server) process{
@@ -40,7 +40,7 @@ func TestCloseIsBoundedWhateverIsGoingOn(t *testing.T) {
 				trouble(s, p)
 				late := p.queue(t.Context())
 				bound := bound
-				if how == "dialed" && p.Err() != nil { // there is no server to close the session at
+				if how == "dialed" && p.Err() != nil { // no server is there that could close the session
 					bound = 10 * time.Millisecond
 				}
 				begun := time.Now()

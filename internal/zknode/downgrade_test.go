@@ -39,14 +39,15 @@ func TestOnlyAWriterCanBeShared(t *testing.T) {
 	})
 }
 
-// When the writer becomes a reader, the search for contenders behind the writer ends. A search for contenders behind the reader begins.
+// When a writer becomes a reader, it stops reading the queue for contenders behind the writer. It then looks for contenders behind the
+// reader.
 func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
 		n := p.acquire(t)
 		start(t, s).reading().queue(t.Context())
 		meetOnce(s, is("getChildren2", zktest.Request), zktest.Throttled)
-		n.Contended() // the look that it begins fails
+		n.Contended() // this call begins to read the queue, and that read fails
 		synctest.Wait()
 		need.OK(t, n.Share(t.Context()))
 		time.Sleep(time.Second)
@@ -54,7 +55,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 	})
 }
 
-// After a Share, the node of the writer does not exist any more. No heartbeat, check or guard uses its name.
+// After a Share, the node of the writer no longer exists. Heartbeats, checks and guards must use the name of the reader's node.
 func TestASharedNodeLivesOn(t *testing.T) {
 	each(t, kinds, func(t *testing.T, s *zktest.Server, opts []zknode.Option) {
 		p := start(t, s, opts...).writing()
@@ -74,7 +75,7 @@ func TestASharedNodeLivesOn(t *testing.T) {
 	})
 }
 
-// Share waits for a guarded write that is under way. A write whose hold has ended by then is not sent with the name of the reader's
+// Share waits for a guarded write that is under way. A write whose hold has ended by then must not be sent with the name of the reader's
 // node.
 func TestNoWriteOfTheWriterTakesEffectBesideAReader(t *testing.T) { // I1
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestNoWriteOfTheWriterTakesEffectBesideAReader(t *testing.T) { // I1
 		d := sharing(t.Context(), n)
 		var over bool
 		errOver := errors.New("the writer has left")
-		late := submit(func() (*zknode.Node, error) { // begun before Share, and would be sent after it
+		late := submit(func() (*zknode.Node, error) { // begins before Share, and would be sent after it
 			_, err := n.MultiIf(t.Context(), func() error {
 				if over {
 					return errOver
@@ -129,7 +130,7 @@ func TestShareOverAnAttachedConnection(t *testing.T) {
 	})
 }
 
-// A watch reports a new reader. The periodic read is needed only if a watch was lost.
+// A watch reports a new reader. The client reads the queue only rarely, in case the watch was lost.
 func TestWhoSharesWithNobodyLooksSeldom(t *testing.T) { // I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).writing().acquire(t)
@@ -150,7 +151,8 @@ func shares(f *zktest.Frame) bool { return f.Op == "multi" && f.First == "delete
 
 func answersShare(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Reply }
 
-// While the node is being replaced, somebody writes a request to it. If the replacement fails, the client reads the request again.
+// Another process may write a request for the lock to the node while Share replaces the node. If Share fails, the client reads the request
+// again.
 func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	type row struct {
 		begin    func(*testing.T, *zktest.Server) process
@@ -173,7 +175,7 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 		start(t, s).reading().queue(ctx)
 		awaitWatch()
 		told := n.RevokeRequested()
-		synctest.Wait() // until the look that it begins with is over
+		synctest.Wait() // now the read of the queue with which it begins is done
 		asked := func(f *zktest.Frame) bool { return shares(f) && f.Dir == zktest.Request }
 		strike(s, 1, asked, func(*zktest.Frame) zktest.Action {
 			go func() {
@@ -191,7 +193,7 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	})
 }
 
-// The node of a short hold is not watched. So the request becomes known only because the server refuses the transaction.
+// The node of a short hold is not watched. The writer learns of the request because the server refuses the transaction of Share.
 func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zknode.WithKazoo()).writing().acquire(t)
@@ -208,7 +210,7 @@ func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 	})
 }
 
-// Share waits for a guarded write. After that it finds that the node was given up.
+// Share waits for a guarded write. If the node was given up in that time, Share fails and changes nothing.
 func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: 100 * time.Millisecond})
@@ -221,7 +223,7 @@ func TestNothingIsSharedThatIsGivenUp(t *testing.T) {
 			}
 		})
 		go n.Share(t.Context())
-		time.Sleep(150 * time.Millisecond) // the answer to the look of Share is on its way
+		time.Sleep(150 * time.Millisecond) // now the answer to the read of Share is on its way
 		go n.Multi(t.Context(), write("/a"))
 		time.Sleep(100 * time.Millisecond)
 		n.Release()
@@ -243,7 +245,7 @@ func TestNothingIsSharedForACallerWhoHasLeft(t *testing.T) {
 	})
 }
 
-// For a long time, the client does not know whether the node was replaced. The heartbeat does not wait for that.
+// The client may not know for a long time whether Share has replaced the node. Heartbeats do not wait for that.
 func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
@@ -281,7 +283,7 @@ func TestTheHeartbeatGoesOnWhileSomebodyShares(t *testing.T) { // I7
 	})
 }
 
-// A downgrade gives the node a new name. If the client does not know which of the two names a lost node has, Release looks for neither.
+// A downgrade gives the node a new name. If the client does not know which name a lost node has, Release sends no request for it.
 func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()
@@ -311,7 +313,7 @@ func TestReleaseOfALostNodeAsksForNothingUnlessItsNameIsKnown(t *testing.T) {
 	})
 }
 
-// Only Close can end the Share: the node was given up, and its removal waits for the result of the Share.
+// If a node was given up and its removal waits for the result of a Share, only Close can end that Share.
 func TestCloseEndsAShareWhoseAnswerIsLookedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s).writing()

@@ -21,7 +21,7 @@ func (l *Lock) Revoke(ctx context.Context) ([]zkqueue.Contender, error) {
 	return ask(ctx, l.client, "revoke "+l.path, func() ([]zkqueue.Contender, error) { return l.queue().Revoke(ctx) })
 }
 
-// Each of these methods does what package tier's gate does with a node.
+// The following methods act on a node as the gate of package tier does.
 func (n *Node) Requeue(ctx context.Context) (*Node, error) {
 	return n.lock.requeue(ctx, n, new(second.Wait))
 }
@@ -54,8 +54,8 @@ func (l *Lock) Mode(m second.Mode) *Lock {
 	return &other
 }
 
-// StopWatchdog stops the timer that ends the lease. A paused process has no such timer either: only a caller that checks the clock
-// notices the end of the lease.
+// StopWatchdog stops the timer that ends the lease, as if the process were paused. After that, only a call that checks the clock notices
+// the end of the lease.
 func (n *Node) StopWatchdog() {
 	n.session.StopWatchdog()
 }
@@ -63,14 +63,14 @@ func (n *Node) StopWatchdog() {
 // Suspend makes the clock of the leases believe that the machine was suspended for d.
 func (c *Client) Suspend(d time.Duration) { c.link.Clock().Suspend(d) }
 
-// ShareForNobody does what Share does after it has read the queue, if its caller leaves at that moment.
+// ShareForNobody continues a Share after the read of the queue, for a caller that has just left.
 func (n *Node) ShareForNobody(behind string) {
 	wanted, abandon := context.WithCancel(context.Background())
 	abandon()
 	n.replace(wanted, behind)
 }
 
-// HearOfItsEnd does the first step that follows an event which reports the deletion of the node.
+// HearOfItsEnd does the first step that follows the event of the node's deletion.
 func (n *Node) HearOfItsEnd() {
 	for i := range n.znodes {
 		n.znodes[i].watcher.Gone.Store(true)
@@ -91,7 +91,7 @@ func AttachReading(conn *zk.Conn, f func(), opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// LookForSession does what each operation that needs a session does first.
+// LookForSession does the first step of each operation that needs a session.
 func (c *Client) LookForSession() { c.link.Session() }
 
 // Watchers returns the number of watchers that wait for events of path.
@@ -119,5 +119,5 @@ func (c *Client) Room(ctx context.Context) error { return c.reaper.room(ctx) }
 // Stuck returns why a znode that should have been deleted still exists. It returns nil if the reaper does not have to delete the znode.
 func (c *Client) Stuck(path string) error { return c.reaper.stuck(path) }
 
-// Taken returns the answer that counts, out of the answers to all ways of creating a node.
+// Taken returns the one answer that counts, if a node was created in several ways.
 func Taken(answers ...link.Answer) link.Answer { return new(attempt).taken("CREATE", answers) }

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The function strike calls do for the nth frame that the filter matches. All other frames pass. The function struck returns that frame
-// as a text, or "" if there were fewer frames.
+// The function strike calls do for the nth frame that the filter matches, and lets all other frames pass. The function struck returns that
+// frame as text, or "" if there were fewer frames.
 func strike(s *zktest.Server, nth int, such func(*zktest.Frame) bool, do func(*zktest.Frame) zktest.Action) (struck func() string) {
 	var mu sync.Mutex // guards the fields below
 	frames, at := 0, ""
@@ -44,8 +44,8 @@ func strike(s *zktest.Server, nth int, such func(*zktest.Frame) bool, do func(*z
 	}
 }
 
-// eachFrame runs f for the first frame, the second frame and so on. Each run has its own server. It stops when f reports that there was
-// no such frame.
+// eachFrame runs f for the first frame, the second frame and so on, each time with a new server. It stops when f reports that there was no
+// such frame.
 func eachFrame(t *testing.T, f func(t *testing.T, s *zktest.Server, nth int) (struck bool)) {
 	t.Helper()
 	for nth, more := 1, true; more; nth++ {
@@ -61,9 +61,9 @@ func sent(session int64) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Session == session && f.Op != "ping" && f.Op != "connect" }
 }
 
-// The watch on the other node fires at the same moment.
+// One node ahead is deleted while the watch on another one fires and ends. The waiter must notice both, and watch that other node again.
 func TestDepartureOfTheOneDoesNotHideThatTheOtherIsNoLongerWatched(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the waiter runs only after both events have arrived
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // lets the waiter run only when both events have arrived
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
 			bubble(t, func(t *testing.T, s *zktest.Server) {

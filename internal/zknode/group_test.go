@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The function crowd starts a process that has already used several locks. Two of the locks have the same path. If this process now
-// makes several requests at the same time, it sends them in groups.
+// The function crowd starts a process that has used several locks before, two of them with the same path. If the process now makes several
+// requests at the same time, it sends them in groups.
 func crowd(t *testing.T, s *zktest.Server) (p process, locks []*zknode.Lock) {
 	t.Helper()
 	p = start(t, s)
@@ -83,7 +83,8 @@ func wantNothingLeft(t *testing.T, s *zktest.Server, p process, locks []*zknode.
 	need.Equal(t, "nodes still to be deleted", p.Reaping(), 0)
 }
 
-// Each contender finds out its own outcome. Two contenders with the same path have different tokens.
+// A frame of a group may be lost, delayed or refused. Each contender still finds out its own outcome, and two contenders for the same path
+// get different tokens.
 func TestWhateverBecomesOfAFrameOfAGroup(t *testing.T) { // I8
 	groups := map[string]int{}
 	for name, row := range map[string]struct {

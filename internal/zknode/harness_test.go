@@ -28,7 +28,7 @@ import (
 
 const tierTimeout = 5 * time.Second // the session timeout in the tests of tiertest
 
-// curators has the promises that Curator's layout of a semaphore makes impossible, each with the reason.
+// curators lists promises that Curator's layout of a semaphore makes impossible: the name of the test, and the reason.
 var curators = map[string]string{
 	"permits-one-write": "with Curator's layout of nodes, a request first queues for a lock, and then takes the permits",
 	"permits-renumber":  "the number stays at the path until the server removes the path",
@@ -137,15 +137,15 @@ func (w *cord) connect(ctx context.Context, tb testing.TB, servers string, lease
 // A look is a connection with which a test reads queues, as an operator would.
 type look struct{ *zk.Conn }
 
-// The method queue returns the queue in order. It must not read old data from a server that lags. Therefore it first makes a write that
-// changes nothing: a deposed leader would answer a sync from old data if it did not know of its deposition.
+// The method queue returns the queue in order. It first makes a write that changes nothing, because it must not read old data. A sync would
+// not be enough: a deposed leader that does not know of its deposition answers a sync from old data.
 func (l look) queue(path string) ([]string, error) {
 	server := l.Server()
 	if _, err := l.Multi(&zk.CheckVersionRequest{Path: path, Version: -1}); err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return nil, err
 	}
 	names, _, err := l.Children(path)
-	if l.Server() != server { // the server that answered last may lag
+	if l.Server() != server { // the server that answered last may lag behind
 		return l.queue(path)
 	}
 	if errors.Is(err, zk.ErrNoNode) {
@@ -163,8 +163,8 @@ func (l look) left(path string) int {
 	return len(names)
 }
 
-// leftPermits counts the contenders and the permits that are left at a path. It reads the queue first and the permits after that. A
-// contender may exchange its place for permits between the two reads. Then it is counted twice instead of never.
+// leftPermits counts the contenders and the permits that are left at a path. It reads the queue before the permits. A contender that
+// exchanges its place for permits between the two reads is counted twice, which is better than never.
 func (l look) leftPermits(path string) int {
 	waiting := l.left(path + "/locks")
 	taken := l.left(path + "/leases")
@@ -186,8 +186,8 @@ func (l look) remove(tb testing.TB, path string, i int) {
 	wantErr(tb, "the removal", err, nil)
 }
 
-// modelHarness is the harness for a server that runs in this process. A fail-over or a restart of this server has only the effects that
-// clients see: all connections break, and for a moment no server is available.
+// modelHarness is the harness for a server in this process. A fail-over or a restart is simulated as clients see it: all connections break,
+// and for a moment no server is available.
 func modelHarness(t *testing.T, s *zktest.Server, borrowed bool, unpromised map[string]string) tiertest.Harness {
 	var (
 		writes atomic.Int64
@@ -274,14 +274,14 @@ func serverHarness(t *testing.T, e *zkserver.Ensemble) tiertest.Harness {
 
 var mending sync.Mutex // only one goroutine may restart the ensemble at a time
 
-// mend restarts an ensemble that does not commit anything any more. An ensemble of ZooKeeper 3.8 may be in this state after all its
-// servers were paused and resumed: the followers return to a leader whose proposals are never committed.
+// mend restarts an ensemble that commits nothing any more. ZooKeeper 3.8 may get into this state when all servers were paused and resumed:
+// the followers return to a leader whose proposals are never committed.
 func mend(t *testing.T, e *zkserver.Ensemble) {
 	mending.Lock()
 	defer mending.Unlock()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	conn, events, err := zkconn.Open(ctx, e.Addrs(), 10*time.Second, nil) // the server has to commit a new session
+	conn, events, err := zkconn.Open(ctx, e.Addrs(), 10*time.Second, nil) // the server has to commit the new session
 	if err != nil {
 		t.Logf("the ensemble is started again: %v", err)
 		need.OK(t, e.Restart(t.Context()))

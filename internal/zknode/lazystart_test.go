@@ -38,7 +38,7 @@ func guarded(t *testing.T, s *zktest.Server) {
 	create(t, conn, path, "", 0, zk.AuthACL(zk.PermAll))
 }
 
-// The server would answer a request before the credentials with zk.ErrNoAuth, and that error is final.
+// A server answers a request before the credentials with zk.ErrNoAuth, and that error would be final. Therefore the credentials come first.
 func TestNothingIsAskedBeforeTheCredentialsWereShown(t *testing.T) {
 	each(t, map[string]func(s *zktest.Server){
 		"without trouble":       func(*zktest.Server) {},
@@ -75,7 +75,7 @@ func TestLazyStartTellsThatCredentialsAreRefusedAndGoesOn(t *testing.T) {
 	})
 }
 
-// A TryAcquire waits until it is known whether the server can be reached. If the server cannot be reached, it then fails at once.
+// A TryAcquire of a lazy start waits until the process knows whether it can reach the server. If it cannot, TryAcquire then fails at once.
 func TestTryOfALazyStartWaitsForTheFirstNews(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := startLazily(t, s)
@@ -91,7 +91,7 @@ func TestTryOfALazyStartWaitsForTheFirstNews(t *testing.T) {
 	})
 }
 
-// The bubble fails the test if a goroutine is left.
+// Close ends a lazy start. At the end, the bubble fails the test if a goroutine is left.
 func TestCloseEndsALazyStart(t *testing.T) {
 	each(t, map[string]func(*zktest.Server){
 		"no server":     down,

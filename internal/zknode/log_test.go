@@ -88,7 +88,7 @@ func TestNoLossIsLoggedWhereNoneWas(t *testing.T) {
 	})
 }
 
-// The tests of internal/notice check when such a line is logged.
+// The line gives the reason of the outage. The tests of internal/notice check when it is logged.
 func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -104,7 +104,7 @@ func TestOutageIsLoggedOnceWithItsReason(t *testing.T) {
 	})
 }
 
-// The goroutines that connect, renew and release do not wait for a logger. Close waits for it only for a short time.
+// The goroutines that connect, renew and release do not wait for a logger that hangs. Close waits for it only for a short time.
 func TestLoggerThatHangsKeepsNobodyFromALock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		stuck := make(chan struct{})

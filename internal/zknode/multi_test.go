@@ -80,7 +80,7 @@ func (c recoding) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// The answer ends where the result of the check should begin.
+// In this test, the answer ends where the result of the check should begin.
 func TestMultiWithFewerResultsThanOperationsIsUnknown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zknode.WithDialContext(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -115,7 +115,7 @@ func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {
 	})
 }
 
-// A write that is refused before it is sent does not count as a write in progress.
+// A write that is refused before it was sent does not count as a write in progress.
 func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	refusal := errors.New("no more")
 	type row struct {
@@ -149,8 +149,8 @@ func TestMultiThatIsNotSentIsNotWriting(t *testing.T) {
 	})
 }
 
-// A caller that ends a hold first invalidates it, and then looks for writes in flight. So that the caller misses none, a multi counts as
-// writing before it asks for the last time whether the hold is valid.
+// To end a hold, a caller first invalidates it, and then waits for writes in progress. Therefore a multi has to count as a write in
+// progress before it checks the hold for the last time.
 func TestMultiIsWritingBeforeItsUserIsAskedForTheLastTime(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)

@@ -25,7 +25,7 @@ func mute(s *zktest.Server, p process, directions ...zktest.Direction) {
 	}
 }
 
-// The function deleted returns a channel. It receives the time at which the server deletes the node n.
+// The function deleted returns a channel that receives the time at which the server deletes the node n.
 func deleted(s *zktest.Server, n *zknode.Node) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	s.OnChange(func(_ zktest.View, changes []zktest.Change) {
@@ -65,7 +65,7 @@ func TestLeaseRunsFromTheRequestThatTheServerIsProvenToHaveHeardOf(t *testing.T)
 	})
 }
 
-// granting returns a dial function. On the nth connection, the server seems to grant the nth of these timeouts.
+// granting returns a dial function. On the nth connection, it makes the server seem to grant the nth of these timeouts.
 func granting(s *zktest.Server, timeouts []time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	var dials atomic.Int64
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -102,7 +102,7 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 			n := p.acquire(t)
 			s.Cut(p.session)
 			awaitLoss(t, n)
-			synctest.Wait() // until the reason is known, too, which is after the loss
+			synctest.Wait() // the reason becomes known after the loss
 			wantMention(t, p.Err(), "session timeout of "+none.String())
 			wantErr(t, "Release", n.Release(), second.ErrLost)
 			p.acquire(t).Release() // the client continues with the next timeout
@@ -110,8 +110,8 @@ func TestSessionTimeoutThatIsNoneIsRefused(t *testing.T) {
 	}
 }
 
-// When the client sent the handshake, the server had certainly received something from the session. Perhaps it has received nothing
-// since.
+// When the client sends the handshake, the server has certainly received an earlier message of the session. It may have received nothing
+// since. The lease therefore counts from the handshake.
 func TestReconnectRenewsTheLeaseFromItsHandshake(t *testing.T) {
 	type resumption struct{ late, granted, want time.Duration }
 	each(t, map[string]resumption{
@@ -156,7 +156,7 @@ func TestTryAcquireSaysThatTheLeaseIsToBeRenewed(t *testing.T) {
 	})
 }
 
-// Because of the requests that an idle process sends, its next acquisition takes one round trip. These requests are no writes.
+// An idle process sends requests, so that its next acquisition takes one round trip. None of them is a write.
 func TestNothingHeldMeansNoWrites(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -187,8 +187,7 @@ func TestManyHeldLocksShareOneHeartbeat(t *testing.T) {
 	})
 }
 
-// The node of one lock is deleted, and its owner is slow to release it. The other locks of the process must not lose their lease because
-// of that.
+// If the node of one lock is deleted, its owner may be slow to release it. The other locks of the process must keep their lease meanwhile.
 func TestNodeThatIsGoneDoesNotStarveTheLease(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -221,7 +220,7 @@ func TestHeartbeatIsPacedByWhatWasGranted(t *testing.T) {
 	})
 }
 
-// After a failed sync, the write would prove nothing new.
+// A write after a failed sync would prove nothing new about the lease. Therefore it is not sent.
 func TestNoWriteFollowsASyncThatFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -251,8 +250,8 @@ func TestSlowAnswersTakeNoneOfThePace(t *testing.T) {
 	})
 }
 
-// If the holder may not read its node any more, heartbeats prove nothing. The holder learns of that at once, and not only when its lease
-// ends.
+// If a holder may not read its node any more, heartbeats prove nothing. The next heartbeat tells the holder that its lock is lost, before
+// the lease ends.
 func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -264,8 +263,8 @@ func TestHolderThatMayNoLongerReadItsNodeIsToldSoByAHeartbeat(t *testing.T) {
 	})
 }
 
-// Only messages from the server are lost. The session could delete its node at once. But each handshake that would resume the session
-// keeps the node in the queue.
+// Only messages from the server are lost, so that the server still gets requests. The lost node must stay in the queue until the margin is
+// over, because its owner may still be working. Each handshake that tries to resume the session keeps it there.
 func TestLostNodeLeavesItsOwnerTheMarginToStop(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -336,7 +335,7 @@ func TestTimeoutThatMayBeTooShortForTheTickIsToldAtWarn(t *testing.T) {
 	}
 }
 
-// The budget of the holder begins when the holder sends the request that shows the contender. It does not begin with the answer.
+// The budget of a holder begins when it sends the request that finds the contender, and not with the answer.
 func TestContendedSinceTheLookWasSent(t *testing.T) { // I11
 	synctest.Test(t, func(t *testing.T) {
 		const roundTrip = 40 * time.Millisecond
@@ -352,13 +351,13 @@ func TestContendedSinceTheLookWasSent(t *testing.T) { // I11
 	})
 }
 
-// The budget begins with the hold at the earliest, even if the contender was seen long before.
+// The budget never begins before the hold, even if the contender was seen long before.
 func TestContendedNotBeforeTheGrant(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s).acquire(t)
 		next := start(t, s).queue(t.Context())
 		start(t, s).queue(t.Context())
-		time.Sleep(2 * timeout) // by now, the contender in the middle has read the queue again
+		time.Sleep(2 * timeout) // by then, the contender in the middle has read the queue again
 		n.Release()
 		got := next.granted(t)
 		need.Between(t, "contended, at the grant, for", got.ContendedFor(), 1, time.Millisecond)
@@ -367,12 +366,12 @@ func TestContendedNotBeforeTheGrant(t *testing.T) { // I11
 
 // The function contended waits until the bubble is idle, and reports whether n is known to be contended.
 func contended(n interface{ Contended() <-chan struct{} }) bool {
-	c := n.Contended() // this call may begin to read the queue
+	c := n.Contended() // this call may start to read the queue
 	synctest.Wait()
 	return closed(c)
 }
 
-// A failed read of the queue is repeated soon. The repeated read sets the watch.
+// If the first read of the queue fails, it is repeated soon, and sets the watch.
 func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n, other := start(t, s).acquire(t), start(t, s)
@@ -385,7 +384,7 @@ func TestContenderIsNoticedAtOnceAlthoughTheFirstLookFailed(t *testing.T) {
 	})
 }
 
-// At this time, a failed read of the queue would be repeated only once a second.
+// When the connection is back, the client reads the queue at once. Otherwise a failed read would be repeated only once a second.
 func TestContendedIsLookedForAtOnceWhenTheConnectionIsBack(t *testing.T) { // I11
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := start(t, s), start(t, s)
@@ -416,7 +415,7 @@ func (c tap) Write(frame []byte) (int, error) {
 	return c.Conn.Write(frame)
 }
 
-// A leader that was deposed may still answer a sync, but with old data.
+// A deposed leader may answer a sync with old data. A node that is missing there may still exist, and must not be created again.
 func TestAbsenceIsNotBelievedOfADeposedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var server atomic.Value

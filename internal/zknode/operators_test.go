@@ -18,7 +18,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// From 3.8.4 and 3.9.2 on, a server does not even return the stat of a node that the client may not read.
+// From 3.8.4 and 3.9.2 on, a server does not return even the stat of a node that the client may not read. Such a contender is listed by its
+// name.
 func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 	for _, c := range []struct {
 		op   string
@@ -41,7 +42,7 @@ func TestContenderThatMayNotBeReadIsShownByItsName(t *testing.T) {
 	}
 }
 
-// Such content may be that of another program or of a later version, and may have another meaning.
+// The content of another program, or of a later version, may have another meaning. Nothing of it is shown.
 func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -60,7 +61,7 @@ func TestContentInAnotherFormSaysNothingOfItsProcess(t *testing.T) {
 func TestQuestionLeavesNothingWithItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
-		ctx, cancel := context.WithCancel(t.Context()) // the context keeps a reference to everything that has to end with it
+		ctx, cancel := context.WithCancel(t.Context()) // this context would keep everything that is still registered with it
 		defer cancel()
 		value := new([64]byte)
 		kept := weak.Make(value)
@@ -87,8 +88,8 @@ func revoked(n *zknode.Node) bool {
 	return closed(c)
 }
 
-// If the node contains a description by this package, the description stays and the request is added. Any other content is replaced by
-// the request that Curator uses, since other libraries know it.
+// If the node contains a description by tierlock, Revoke adds the request to it. Any other content is replaced by the request that Curator
+// uses, because other libraries know that form.
 func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 	const ours, theirs = "_c_00000000-0000-8000-8000-000000000000-lock-", "_c_00000000-0000-4000-8000-000000000000-lock-"
 	for _, c := range []struct{ prefix, before, after string }{
@@ -122,7 +123,7 @@ func TestOtherContentIsNoRequest(t *testing.T) {
 	})
 }
 
-// The client reads a holder's node for revoke requests only once the program has called RevokeRequested.
+// The client reads a holder's node for requests only after the program has called RevokeRequested.
 func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -139,7 +140,7 @@ func TestRevocationCostsNothingUntilSomebodyAsks(t *testing.T) {
 	})
 }
 
-// The holder leaves between the read of the queue and the request. Then the next holder is asked.
+// If the holder leaves between the read of the queue and the request, Revoke asks the next holder.
 func TestRevokeAsksTheHolderOfTheMoment(t *testing.T) {
 	for _, op := range []string{"getData", "setData"} { // the read of the holder's node, and the request
 		bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -137,7 +137,7 @@ func TestValidatePath(t *testing.T) {
 	wantMention(t, zknode.ValidatePath("/"), "root")
 }
 
-// A caller may get a node that was created by an equal lock. It must not see a difference.
+// A caller may get a node that an equal lock has created, and must not notice a difference.
 func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -160,7 +160,7 @@ func TestEqualLocksMakeNodesThatAreAlike(t *testing.T) {
 	})
 }
 
-// The bubble fails the test if a call leaves a goroutine behind.
+// Dial returns when its context ends. At the end, the bubble fails the test if a goroutine is left.
 func TestDialEndsWithItsContext(t *testing.T) {
 	muteToCredentials := func(s *zktest.Server) {
 		strike(s, 1, is("setAuth", zktest.Request), func(*zktest.Frame) zktest.Action {
@@ -171,7 +171,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	for name, c := range map[string]struct {
 		trouble func(*zktest.Server)
 		auth    bool
-		left    time.Duration // for how long a goroutine may be left
+		left    time.Duration // for how long a goroutine may be left behind
 		causes  []error       // errors in addition to the end of the context, if there was time for them
 	}{
 		"no server":                    {trouble: down, causes: []error{zk.ErrNoServer, syscall.ECONNREFUSED}},

@@ -26,8 +26,8 @@ func wantNoParents(t *testing.T, s *zktest.Server) {
 	need.That(t, fmt.Sprintf("/locks is left, with %q below", s.Children("/locks")), !s.Exists("/locks"))
 }
 
-// The server never deletes a container that has never had a child. An acquisition may fail at any frame. Whichever frame that is, no
-// such container of this package is left.
+// The server never deletes a container that has never had a child. An acquisition that fails, at any of its frames, must leave no such
+// container.
 func TestNoParentIsLeftWithoutAChild(t *testing.T) {
 	troubles := map[string]func(s *zktest.Server, p process, cancel func()) zktest.Action{
 		"the context ends": func(_ *zktest.Server, _ process, cancel func()) zktest.Action {
@@ -116,7 +116,7 @@ func TestParentsArePersistentWhereTheServerKnowsNoContainers(t *testing.T) {
 	})
 }
 
-// A parent that exists is neither changed nor deleted.
+// A parent that already exists is neither changed nor deleted.
 func TestOnlyMissingParentsAreMade(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		put(t, raw(t, s), 0, "/locks")
@@ -153,7 +153,8 @@ func TestParentsThatOthersMakeAndTakeAwayAreMadeAnewAtOnce(t *testing.T) {
 	})
 }
 
-// The server refuses the first way of creating the path. For the second way, the connection breaks before the answer arrives.
+// The server refuses the first way of creating the path. After the second way the connection breaks, and the client has to find out whether
+// the path was created.
 func TestWayThatMayHaveBeenTakenIsLookedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -170,7 +171,7 @@ func TestWayThatMayHaveBeenTakenIsLookedFor(t *testing.T) {
 	})
 }
 
-// Another process deletes the parents as soon as they are created.
+// Another process deletes the parents as soon as they are created. A TryAcquire then fails, and an Acquire keeps trying.
 func TestParentsThatDoNotStayEndATryAndHoldUpAnAcquisition(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)

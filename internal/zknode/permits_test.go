@@ -133,7 +133,7 @@ func distant(t *testing.T, permits int, f func(t *testing.T, s *zktest.Server, s
 		tr := record(s)
 		f(t, s, sem, func(what string, trips time.Duration, want string, f func()) {
 			t.Helper()
-			time.Sleep(4 * trip) // by then, those who have to wait do wait
+			time.Sleep(4 * trip) // by then, all calls that have to wait are waiting
 			tr.take()
 			begun := time.Now()
 			f()
@@ -167,8 +167,8 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 	})
 }
 
-// The contender that is first counts the permits that others release. It need not read them again, unless it wants permits for several
-// goroutines or there are too many permits.
+// The first contender counts the permits that others release. It reads them again only if it wants permits for several goroutines, or if
+// there are too many permits.
 func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 	const look = "getChildren2 getData "
 	type row struct {
@@ -202,7 +202,7 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 			}})
 			time.Sleep(4 * trip)
 			if c.several == 1 {
-				need.AtMost(t, "who is told of events", p.Listeners(), 4) // it does not listen for the events of each permit
+				need.AtMost(t, "who is told of events", p.Listeners(), 4) // it must not listen for the events of each permit
 			}
 			several.Store(c.several > 0)
 			release := func(k int) {
@@ -225,7 +225,8 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 	})
 }
 
-// Without the list, each permit would need a call of the client library, and a goroutine that waits for the event.
+// Over a connection of the program, the client listens for changes of the list. Otherwise each permit would need a call of the client
+// library, and a goroutine.
 func TestPermitsOfOthersAreHeardByListOverAConnectionMadeElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -262,7 +263,7 @@ func TestNumberOfPermitsIsKeptWithThePath(t *testing.T) {
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		conn := raw(t, s)
 		put(t, conn, 0, "/limits", limits)
-		need.Get(conn.Set(limits, []byte(c.content), -1))(t) // so that the path does not have its first version
+		need.Get(conn.Set(limits, []byte(c.content), -1))(t) // gives the path another version than its first one
 		sem := start(t, s).of(t, 3)
 		for call, take := range calls(t, sem) {
 			permits, err := take()
@@ -294,7 +295,7 @@ func TestThoseWhoHavePermitsAreShownWithoutTheNumberOfAll(t *testing.T) {
 	})
 }
 
-// The path was created without a number, and may be removed at any time. SetPermits creates it.
+// A path that was created without a number may be removed at any time. SetPermits creates it again.
 func TestSetPermitsMakesThePath(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 3)
@@ -317,7 +318,7 @@ func TestNumberOfPermitsThatMayNotBeSet(t *testing.T) {
 	})
 }
 
-// A read finds no number. Before the write, another process stores a number.
+// A process finds no number at the path. If another process stores one before the write, that number must not be overwritten.
 func TestNumberOfPermitsOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	for call, want := range map[string]string{
 		"Acquire":    "<nil>", // it reads again
@@ -345,7 +346,7 @@ func TestNumberOfPermitsOfAnotherProcessIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// The call returns an error and gives up its place in the queue.
+// If a process may not take permits, its call returns an error and gives up its place in the queue.
 func TestPermitsThatMayNotBeTaken(t *testing.T) {
 	each(t, map[string]string{
 		"no permission to take any": limits + "/leases", "no permission to make their parent": limits,
@@ -362,7 +363,7 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 	})
 }
 
-// An operator deletes one permit. Only the holder of that permit learns of a loss.
+// If an operator deletes one permit, only the holder of that permit learns of a loss.
 func TestPermitThatIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -402,7 +403,7 @@ func TestPermitsOfOthersCount(t *testing.T) {
 	})
 }
 
-// A contender loses its place while it waits. It queues again, even if no permit becomes free.
+// If a contender loses its place while it waits, it queues again, even if no permit becomes free.
 func TestTurnThatIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 1)
@@ -419,8 +420,8 @@ func TestTurnThatIsDeleted(t *testing.T) {
 	})
 }
 
-// The lease ends before the answer to the write that takes the permits arrives. If the permits were taken, nobody would notice their
-// loss.
+// The lease may end before the answer to the write that takes permits. Permits must not be taken then, because their loss would go
+// unnoticed.
 func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, p := start(t, s).of(t, 2), start(t, s)
@@ -451,7 +452,7 @@ func TestPermitsAreNotTakenWithoutALease(t *testing.T) { // I1
 	})
 }
 
-// Many permits are left, since an answer was lost. One read and one write remove them all.
+// If an answer is lost, many permits may be left. One read and one write then remove all of them.
 func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 	const many = 1000
 	for lost, stage := range map[string]zktest.Direction{
@@ -502,7 +503,7 @@ func TestManyPermitsWhoseAnswerIsLostGoTogether(t *testing.T) {
 	}
 }
 
-// The contender that is first decides how many permits to take. It is paused there until its lease is over.
+// The contender that is first is paused while it decides how many permits to take. If its lease ends in that time, it takes none.
 func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 2)
@@ -530,7 +531,7 @@ func TestTurnWhoseLeaseRanOutTakesNothing(t *testing.T) { // I1
 	})
 }
 
-// The client library cannot decode the answer to the creation of a container.
+// The client library cannot decode the answer to the creation of a container. The client still takes the permits at once.
 func TestPermitsOfAPathThatIsMissingAreTakenAtOnceOverAConnectionMadeElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, _ := attach(t, s)
@@ -558,7 +559,7 @@ func TestParentsOfPermitsThatAreNotTakenAreNotMade(t *testing.T) {
 	})
 }
 
-// A path is worn if its sequence numbers will soon run out. For permits, the queue then begins again at 0 after any acquisition, too.
+// A path is worn when its sequence numbers will soon run out. The queue for permits then starts again at 0 after an acquisition.
 func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem := start(t, s).of(t, 2)
@@ -582,7 +583,7 @@ func TestQueueForPermitsBeginsAnewWhenItIsWorn(t *testing.T) {
 	})
 }
 
-// The answer to the exchange is lost. The read of the permits then finds that one of them is gone or may not be read.
+// If the answer to the exchange is lost, the client reads the permits. If one of them is gone or unreadable, it adopts none of them.
 func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 	type row struct {
 		look func(t *testing.T, conn *zk.Conn, permit string) zktest.Action
@@ -599,7 +600,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 		},
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		conn, p := raw(t, s), start(t, s)
-		put(t, conn, 0, "/limits", limits, limits+"/leases") // so that only one kind of exchange is tried
+		put(t, conn, 0, "/limits", limits, limits+"/leases") // creates the path, so that only one kind of exchange is tried
 		var cut, looked sync.Once
 		s.Intercept(func(f *zktest.Frame) (fate zktest.Action) {
 			switch {
@@ -622,7 +623,7 @@ func TestPermitsAreAdoptedWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// The write of the number is tried once, and not again with each acquisition.
+// If the process may not write the number of permits, it tries that only once, and not with each acquisition.
 func TestTheNumberThatMayNotBeWrittenIsNotWrittenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, p := raw(t, s), start(t, s)
@@ -652,7 +653,7 @@ func takeThen(t *testing.T, sem second.Semaphore) (w *taking, decide func()) {
 	}}), func() { close(told) }
 }
 
-// The permits may be read together with the place in the queue. The count is valid only if the contender was first at that time, since
+// Permits may be read together with the place in the queue. That count is valid only if the contender was first at that time. Otherwise
 // contenders ahead of it may still take permits.
 func TestPermitsAreCountedInTurn(t *testing.T) {
 	for name, between := range map[string]bool{"taken after the place in the queue": false, "taken between the place and the look": true} {
@@ -700,7 +701,7 @@ func TestPermitsAreCountedInThisTurn(t *testing.T) {
 				theirs = need.Get(other.TryAcquire(t.Context(), 1))(t)
 			case theirs != nil && is("create", zktest.Reply)(f):
 				s.Intercept(nil)
-				return zktest.Cut // the client then looks for its place, and reads no permits with that
+				return zktest.Cut // the client then looks for its place without reading the permits
 			}
 			return zktest.Pass
 		})
@@ -713,7 +714,7 @@ func TestPermitsAreCountedInThisTurn(t *testing.T) {
 	})
 }
 
-// Each release of a permit is noticed before the periodic read, whatever happens to the watches.
+// The waiter notices each release of a permit before its periodic read, whatever happens to the watches.
 func TestEveryPermitThatGoesIsHeard(t *testing.T) {
 	const theirs = limits + "/leases/x"
 	type row struct {
@@ -762,7 +763,7 @@ func TestEveryPermitThatGoesIsHeard(t *testing.T) {
 	})
 }
 
-// Other libraries may use the same name for several permits.
+// Another library may use one name for several permits, one after the other. A later permit must not be taken for an earlier one.
 func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, sem := raw(t, s), start(t, s).of(t, 3)
@@ -787,7 +788,7 @@ func TestPermitOfTheSameNameIsAnotherOne(t *testing.T) {
 	})
 }
 
-// If the server refuses to answer the read, the read is repeated. The intervals grow.
+// If the server refuses to answer the read of the permits, the read is repeated, at growing intervals.
 func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, p := start(t, s).of(t, 1), start(t, s)
@@ -810,7 +811,7 @@ func TestLookAtPermitsThatFailsIsRepeatedLater(t *testing.T) {
 	})
 }
 
-// The caller leaves with an error while the call of the client library continues. The call must not change that error.
+// A caller may leave with an error while a call of the client library continues. The error must not change when that call returns.
 func TestEndOfAWaitForPermitsSaysWhyItsLookFailed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		sem, other := start(t, s).of(t, 1), start(t, s).of(t, 1)

@@ -130,8 +130,8 @@ func TestTheLastDepartureMakesHeadIfEverybodyAheadWasWatched(t *testing.T) {
 	}
 }
 
-// A writer that becomes a reader keeps its number. A contender behind a writer of this package has to look for such a reader only if a
-// reader is right behind that writer. The reason is that the writer lets in only readers right behind it.
+// A writer that becomes a reader keeps its number, and lets in only readers right behind it. Therefore a contender behind a writer of this
+// package has to look for such a reader only if a reader is right behind that writer.
 func TestADepartureTellsUnlessAReaderWithItsNumberMayBeLeft(t *testing.T) {
 	const (
 		id                 = "_c_01234567-89ab-4def-8123-456789abcdef-"

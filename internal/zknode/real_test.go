@@ -32,8 +32,8 @@ func dialSecure(t *testing.T, connect string, patience time.Duration, opts ...zk
 	return c, err
 }
 
-// wantNoSession fails the test unless Dial soon returns the expected error. It tries several times, because a busy machine may not
-// answer at first.
+// wantNoSession fails the test unless Dial soon returns the expected error. It makes several attempts, because a server on a busy machine
+// may not answer at first.
 func wantNoSession(t *testing.T, connect string, want []string, opts ...zknode.Option) {
 	t.Helper()
 	var err error
@@ -56,7 +56,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	secure := "localhost:" + port
 	client := ca.Issue("client").Certificate
 	own := []tls.Certificate{client}
-	need.Get(dialSecure(t, secure, time.Minute, zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // and a warm server
+	need.Get(dialSecure(t, secure, time.Minute, zknode.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: own})))(t) // waits for the server
 	type row struct {
 		connect string
 		cfg     *tls.Config
@@ -85,7 +85,7 @@ func TestRealSecurePortRefusesWhomItShould(t *testing.T) {
 	})
 }
 
-// A client that is not the one in the ACL gets an error. The error names the missing permission.
+// A client that the ACL does not name gets an error with the missing permission.
 func TestRealACLsKeepOthersFromTheLock(t *testing.T) {
 	t.Parallel()
 	ca := zkservertest.NewAuthority(t)

@@ -62,8 +62,7 @@ func TestWhatIsLeftIsTriedUntilItIsGone(t *testing.T) {
 	})
 }
 
-// If one node cannot be deleted, the deletion of another node must not wait for it. Otherwise that other node would block all
-// contenders.
+// If one node cannot be deleted, the deletion of a later one must not wait for it, because that later node may block all contenders.
 func TestWhatIsLeftNowDoesNotWaitForAsLongAsWhatWasLeftBefore(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, other := leftovers(t, s, "/old/a", "/new/a")
@@ -115,7 +114,8 @@ func TestNewNodesWaitWhileTheReaperIsOverwhelmed(t *testing.T) {
 	})
 }
 
-// Otherwise a permit would stay taken or a lock would stay held, although the process does not remember it any more.
+// A refused release has to be repeated until it succeeds. Otherwise a permit would stay taken, or a lock held, that the process has
+// forgotten.
 func TestReleaseThatIsRefusedIsSentUntilItIsDone(t *testing.T) {
 	permits := func(release int) func(t *testing.T, s *zktest.Server, p process) error {
 		return func(t *testing.T, s *zktest.Server, p process) error {

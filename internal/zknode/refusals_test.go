@@ -21,8 +21,8 @@ func setup(t *testing.T, s *zktest.Server, acl []zk.ACL) {
 	create(t, conn, path, "", 0, acl)
 }
 
-// An unknown child blocks the queue, but it need not be the last child. Therefore the error names it. A TryAcquire has no number of its
-// own that the error could show.
+// A child with an unknown name blocks the queue, and it need not be the last one. Therefore the error names it. In a TryAcquire, the error
+// has no number of its own node.
 func TestAStrayChildIsNamed(t *testing.T) {
 	negative := map[string]func(*zknode.Lock, context.Context) error{"Acquire": acquireOnce, "TryAcquire": tryOnce}
 	for stray, c := range map[string]struct {
@@ -50,7 +50,7 @@ func TestAStrayChildIsNamed(t *testing.T) {
 	}
 }
 
-// The last number is behind all contenders.
+// No contender can be behind the last number. A stray child with that number blocks none.
 func TestAStrayChildWithTheLastNumberIsInNobodysWay(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll))
@@ -103,7 +103,7 @@ func TestAMissingPermissionIsNamedWithItsNode(t *testing.T) {
 	}
 }
 
-// Without permission to list the queue, the client cannot find out whether its node exists.
+// Without permission to list the queue, the client cannot find out whether its node exists. The error names that permission.
 func TestALookUpThatIsNotPermittedNamesThePermission(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermRead))
@@ -158,7 +158,7 @@ func contendersOnce(l *zknode.Lock, ctx context.Context) error {
 	return err
 }
 
-// To the process it looks as if another process had the lock.
+// A process that cannot delete its old node waits behind it, as if another process had the lock. The error says that the node is its own.
 func TestAProcessThatWaitsBehindItsOwnNodeSaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		setup(t, s, zk.WorldACL(zk.PermAll&^zk.PermDelete))
@@ -189,7 +189,7 @@ func TestAProcessThatWaitsForItsOwnNodeToBeDeletedSaysSo(t *testing.T) {
 	})
 }
 
-// The client library has no error for this code, which is -125.
+// A used-up quota has the code -125, for which the client library has no error. The error of the lock names it.
 func TestQuotaThatIsUsedUpIsNamed(t *testing.T) {
 	for name, begin := range map[string]func(*testing.T, *zktest.Server) process{
 		"dialed":   func(t *testing.T, s *zktest.Server) process { return start(t, s) },

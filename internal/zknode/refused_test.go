@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The session is renewed during that time.
+// The session is renewed while all acquisitions are refused. Refusal reports that.
 func TestAcquisitionsThatAreRefusedAgainAndAgainAreTold(t *testing.T) {
 	for name, fate := range map[string]zktest.Action{"throttled": zktest.Throttled, "cut off each time": zktest.Cut} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 
 const (
 	wornFrom = 1 << 30 // from this number on, the path has to be created again
-	wornStep = 1 << 20 // after so many more numbers, that is tried again
+	wornStep = 1 << 20 // after this many more numbers, another attempt is made
 )
 
 // wear gives the next node of the lock this number.
@@ -82,7 +82,8 @@ func TestPathThatIsNotWornYetIsKept(t *testing.T) {
 	})
 }
 
-// On a worn path, contenders may wait outside of the queue, where nobody sees them. Therefore a holder there always counts as contended.
+// On a worn path, contenders may wait outside of the queue, where holders cannot see them. Therefore a holder there always counts as
+// contended.
 func TestNodeOfAWornPathIsContendedForEver(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p := start(t, s)
@@ -97,7 +98,7 @@ func TestNodeOfAWornPathIsContendedForEver(t *testing.T) {
 	})
 }
 
-// obstacles has things that prevent a worn path from being deleted. For each there is a way to remove it.
+// obstacles lists what may prevent a worn path from being deleted, with a way to remove each obstacle.
 var obstacles = map[string]struct {
 	acl  []zk.ACL // ACL of the parent of the path
 	put  func(t *testing.T, conn *zk.Conn)
@@ -179,7 +180,7 @@ func TestWornPathThatCannotBeDeletedIsQueuedOnAndTriedAgainLater(t *testing.T) {
 	}
 }
 
-// Before this process reads the path, the other process has already deleted it and created it again.
+// Another process may already have deleted and recreated a worn path. This process then queues on the new path, although it is in use.
 func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)
@@ -199,7 +200,7 @@ func TestNewPathIsQueuedOnThoughItIsInUse(t *testing.T) {
 	})
 }
 
-// No event arrives. That may happen after a reconnect that could not set its watches again.
+// A worn path may become empty without an event, if a reconnect could not set its watches again. The path is still created again.
 func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)
@@ -219,7 +220,8 @@ func TestWornPathThatDrainsUnseenBeginsAnew(t *testing.T) {
 	})
 }
 
-// Contenders of other libraries do not leave the path, and a holder may hold for long.
+// Contenders of other libraries do not leave a worn path, and a holder may hold for long. A wait outside of the queue therefore ends after
+// a session timeout.
 func TestWaitOutsideAWornPathEndsAfterASessionTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -288,7 +290,7 @@ func TestTryAcquireDoesNotWaitOutside(t *testing.T) {
 		synctest.Wait()
 		begun := time.Now()
 		wantErr(t, "TryAcquire of a busy path", need.ErrOf(p.lock.TryAcquire(t.Context())), second.ErrLocked)
-		meet(s, pushed, zktest.Drop) // so that the path is not created again yet
+		meet(s, pushed, zktest.Drop) // keeps the path from being created again at once
 		remove(t, conn, foreign)
 		n = need.Get(p.lock.TryAcquire(t.Context()))(t)
 		wantWithin(t, 0, "TryAcquire", begun)
@@ -313,7 +315,7 @@ func TestWaitOutsideIsNotProlongedByOthers(t *testing.T) {
 	})
 }
 
-// Without a connection, the client does not know the state of the path.
+// Without a connection, the client does not know the state of a worn path. It tries again when the connection is back.
 func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, log := startLogged(t, s)
@@ -333,7 +335,8 @@ func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// The time of the renewal is over before the connection is back. By then, no contender waits outside of the queue any more.
+// A renewal of the path may run out of time before the connection is back. By then, no contender waits outside of the queue, and the client
+// sends nothing for it.
 func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The check of the held nodes is slow. The connection is replaced before the check is over.
+// The connection is replaced while the check of held nodes on the old one still hangs. The new connection must not wait for that check.
 func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var slow atomic.Bool
@@ -46,7 +46,7 @@ func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 	})
 }
 
-// The answer to the create arrived on the new connection.
+// If the answer to the create came on the new connection, the node need not be checked because of the reconnect.
 func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		start(t, s).acquire(t)
@@ -73,8 +73,8 @@ func TestNodeThatIsGrantedAfterAReconnectIsNotLookedAtBecauseOfIt(t *testing.T) 
 	})
 }
 
-// The ends of these nodes are not watched yet. The next periodic check would come too late, since one of the nodes renews the lease
-// until then.
+// These nodes were deleted during the outage, and their ends are not watched yet. The periodic check would come too late, because one of
+// the nodes renews the lease until then.
 func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, conn := start(t, s), raw(t, s)
@@ -101,7 +101,8 @@ func TestNodesThatWentMeanwhileAreMissedAsSoonAsTheConnectionIsBack(t *testing.T
 	})
 }
 
-// A node that waits lists the queue and sets its watches again anyway. Held nodes are checked before that.
+// A waiting node reads the queue and sets its watches after a reconnect anyway. It needs no check of its own. Held nodes are checked before
+// that.
 func TestNodeThatWaitsIsReadOnceBecauseOfAReconnect(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		held := start(t, s).acquire(t)

@@ -68,7 +68,7 @@ func meetOnce(s *zktest.Server, such func(*zktest.Frame) bool, fate zktest.Actio
 	meet(s, func(f *zktest.Frame) bool { return such(f) && !met.Swap(true) }, fate)
 }
 
-// kinds has the options for the two kinds of nodes: those that consist of one znode, and those that consist of two.
+// kinds lists the options for both kinds of nodes: one znode, or a pair of znodes.
 var kinds = map[string][]zknode.Option{"plain": nil, "bridged": {zknode.WithKazoo()}}
 
 // A process is a client with its own session, and the client's lock at path.
@@ -263,7 +263,7 @@ func wantEmpty(t *testing.T, s *zktest.Server) {
 	need.Empty(t, "nodes left in the queue", s.Children(path))
 }
 
-// awaitWatch waits for so long that each held node is watched.
+// awaitWatch waits until each held node is watched.
 func awaitWatch() {
 	<-time.After(timeout / 6) // in virtual time
 	synctest.Wait()

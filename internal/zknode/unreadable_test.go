@@ -19,14 +19,14 @@ func secret(t *testing.T, conn *zk.Conn) (node string) {
 		zk.FlagEphemeral|zk.FlagSequence, zk.DigestACL(zk.PermAll, "somebody", "else"))
 }
 
-// If a client may not read a node, the server sends it no events about the node. Therefore the client watches the queue instead. The
-// node may be deleted after a list has shown it and before the watch is set.
+// A server sends no events about a node that the client may not read. Therefore the client watches the queue instead. The node may be
+// deleted between the list and the watch, and the client still has to notice that.
 func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 	each(t, map[string]bool{"later": false, "before the watch": true}, func(t *testing.T, s *zktest.Server, before bool) {
 		conn := raw(t, s)
 		node := secret(t, conn)
 		s.Intercept(func(f *zktest.Frame) zktest.Action {
-			if before && f.Op == "getChildren2" && f.Dir == zktest.Request && f.Nth == 2 { // the second list, which sets the watch
+			if before && f.Op == "getChildren2" && f.Dir == zktest.Request && f.Nth == 2 { // the second list sets the watch
 				remove(t, conn, node)
 			}
 			return zktest.Pass
@@ -44,7 +44,7 @@ func TestEndOfAnUnreadablePredecessorIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// Two waiters of one client share a watch on the queue. With their reads, they must not wake each other again and again.
+// Two waiters of one client share a watch on the queue. Their reads must not wake each other again and again.
 func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -61,7 +61,7 @@ func TestTwoBehindAnUnreadablePredecessorComeToRest(t *testing.T) {
 	})
 }
 
-// The queue also changes for other reasons than the end of that node.
+// A change of the queue must not be taken for the end of the unreadable node.
 func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { // I1 I10
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn := raw(t, s)
@@ -71,7 +71,7 @@ func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { 
 		start(t, s).queue(t.Context())
 		need.That(t, "it does not wait after somebody joined", r.waiting())
 		listeners := p.Listeners()
-		time.Sleep(20 * timeout) // in that time, it has read the queue many times because of its timer
+		time.Sleep(20 * timeout) // by then, its timer has made it read the queue many times
 		need.That(t, "it does not wait after a while", r.waiting())
 		need.AtMost(t, "listeners after a while", p.Listeners(), listeners)
 		remove(t, conn, node)

@@ -12,7 +12,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A permanent path is never deleted, and a lock may be held for days. So a watch that a waiter has set would not end by itself.
+// A permanent path is never deleted, and a lock may be held for days. A watch that a waiter has set must therefore be removed when it is no
+// longer needed.
 func TestWatchesEndSoonAfterTheirNeed(t *testing.T) {
 	for name, c := range map[string]struct {
 		leave func(t *testing.T, p, q process, path string)

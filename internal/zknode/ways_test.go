@@ -10,8 +10,8 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode/internal/link"
 )
 
-// If a node was created twice, it was deleted in between, together with its path. Then the first node is gone, and the second node must
-// not stay behind.
+// A node that was created twice was deleted in between, together with its path. The first node is gone. The second one counts, because it
+// must not be left behind.
 func TestOfANodeThatIsMadeTwiceTheSecondCounts(t *testing.T) {
 	made := func(name string) link.Answer { return link.Answer{Created: []string{name}} }
 	lost := link.Answer{Err: zk.ErrConnectionClosed}

@@ -37,7 +37,7 @@ func answering(t *testing.T, answer string) string {
 	return l.Addr().String()
 }
 
-// If another kind of server listens on the port, the error of Dial says so.
+// If the server on the port is not a ZooKeeper, the error of Dial says what it seems to be.
 func TestDialTellsWhatIsWrongWithThePort(t *testing.T) {
 	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	web := httptest.NewServer(http.NotFoundHandler())

@@ -9,7 +9,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// An attached link need not be closed. When the bubble ends, synctest fails if a goroutine of the link still waits for its next task.
+// A program need not close an attached link. At the end of the bubble, synctest fails the test if a goroutine of the link still waits for a
+// task.
 func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := New(to(s))
@@ -19,7 +20,8 @@ func TestAttachedLinkLeavesNoGoroutineBehindATask(t *testing.T) {
 	})
 }
 
-// The session may expire between the check of the connection's state and the read of its id.
+// A session may expire between the check of the connection's state and the read of its ID. A caller that waits for a session must still get
+// a valid ID.
 func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, l := dial(t, to(s), addr).Conn, New(to(s))
@@ -34,7 +36,7 @@ func TestAttachedSessionThatIsAwaitedHasAnID(t *testing.T) {
 	})
 }
 
-// Otherwise later readers would believe that the path is watched, and would not read it again.
+// A failed read sets no watch. If the link believed that it did, later readers would not read the path again.
 func TestAttachedLookThatFailsLeavesNothingToListenTo(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		conn, l := dial(t, to(s), addr).Conn, New(to(s))
@@ -44,7 +46,7 @@ func TestAttachedLookThatFailsLeavesNothingToListenTo(t *testing.T) {
 	})
 }
 
-// Any program may write a megabyte of content.
+// Another program may write a megabyte of content. The link keeps nothing of it.
 func TestOfALongContentNothingIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		own, l := dial(t, to(s), addr), New(to(s))

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A watcher relies on the watch of another watcher. It may have read the node before that watch was set.
+// A watcher that relies on the watch of another one may have read the node before that watch was set. It therefore has to read again.
 func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	e := Events{watches: make(map[string]*pathWatch)}
 	var first, second int
@@ -23,7 +23,7 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	need.That(t, "the watch is not armed any more", e.listen("/a", asks))
 }
 
-// Otherwise later watchers would believe that the path is watched, and would never request the watch again.
+// A failed read sets no watch. Otherwise later watchers would believe that the path is watched, and would never request the watch again.
 func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 	for _, list := range []bool{false, true} {
 		e := Events{watches: make(map[string]*pathWatch)}
@@ -40,8 +40,7 @@ func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 	}
 }
 
-// A watcher learns why a path is not watched any more. It requests no watch on a deleted node, because that would add a round trip before
-// the grant.
+// A watcher that knows of the deletion of its node requests no watch on that node, because this would add a round trip before the grant.
 func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	e := Events{watches: make(map[string]*pathWatch)}
 	again := 0
@@ -49,7 +48,7 @@ func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	w.Notify = func() {}
 	need.That(t, "watched before anybody asked for it", !e.listen("/x", w))
 	other := &Watcher{Notify: func() {
-		if !e.listen("/x", w) { // between the event and the reaction of w to it
+		if !e.listen("/x", w) { // after the event, and before w reacts to it
 			again++
 		}
 	}}

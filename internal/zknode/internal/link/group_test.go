@@ -41,7 +41,7 @@ func inCrowd(t *testing.T, paths int, f func(c *crowd)) {
 		for i := range paths {
 			c.paths = append(c.paths, c.add(fmt.Sprintf("/q%d", i)))
 		}
-		c.enter(c.paths[0]).wait() // after this, the link knows how long a round trip takes
+		c.enter(c.paths[0]).wait() // lets the link learn how long a round trip takes
 		s.Intercept(c.note)
 		f(c)
 	})
@@ -127,7 +127,7 @@ func (c *crowd) gather(ctx context.Context, path string, requests ...Request) *t
 	return r
 }
 
-// crowded sends so many requests that later requests have to wait, and returns them.
+// crowded sends so many requests that later requests have to wait for a group. It returns them.
 func (c *crowd) crowded() (under []*turn) { return c.enterAll(c.add("/p0")) }
 
 func (r *turn) wait() *turn {
@@ -200,7 +200,7 @@ func TestOneAloneLeavesAtOnceAsItIs(t *testing.T) {
 	})
 }
 
-// A batch that leaves alone is no group.
+// A batch that leaves alone is no group. Other batches do not wait because of it.
 func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		alone := c.enterAll("/unknown")[0]
@@ -209,7 +209,7 @@ func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	})
 }
 
-// This is true whatever has no answer yet: a stream of other requests, or one request that is never answered.
+// A batch waits at most for a quarter of a round trip, even if requests come in a steady stream, or if one request is never answered.
 func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 	inCrowd(t, 60, func(c *crowd) {
 		var all sync.WaitGroup
@@ -256,7 +256,8 @@ func TestWhatWaitsLeavesWhenAllOfAGroupIsAnswered(t *testing.T) {
 	}
 }
 
-// All nodes that one transaction creates have the same id. Two contenders for one path would therefore have the same token.
+// All nodes of one transaction have the same ID. Two contenders for one path would therefore have the same token, and need separate
+// transactions.
 func TestGroupHasOneTransactionForEachPath(t *testing.T) {
 	inCrowd(t, 4, func(c *crowd) {
 		c.crowded()
@@ -291,9 +292,9 @@ func TestPathThatIsNotKnownToBeThereGoesAlone(t *testing.T) {
 	})
 }
 
-// After the transaction the link knows the path, whichever variant has created it.
+// After its transaction, the link knows the path, whichever way has created it.
 func TestWhatMakesAPathGoesAloneAndThePathIsKnownThen(t *testing.T) {
-	for _, known := range []bool{false, true} { // in one case another client has already created the path
+	for _, known := range []bool{false, true} { // in one case, another client has created the path before
 		inCrowd(t, 2, func(c *crowd) {
 			if known {
 				c.transport.(*dialed).note("/qx", nil, nil)
@@ -349,7 +350,7 @@ func TestWhatAGroupFailsForCostsTheOthersOneMoreRoundTrip(t *testing.T) {
 	})
 }
 
-// If a key is refused again and again, the other batches must not need an additional request each time.
+// If the requests for a path are refused again and again, later batches leave alone. They need no additional request each time.
 func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 	without := func(perm int32) []zk.ACL { return zk.WorldACL(zk.PermAll &^ perm) }
 	setACL := func(c *crowd, acl []zk.ACL) { need.OK(c.t, need.ErrOf(c.Conn.SetACL("/q1", acl, -1))) }
@@ -374,7 +375,7 @@ func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 		need.Equal(t, "requests when it succeeds again", round(nil), 4)
 		need.Equal(t, "requests after that", round(nil), 2)
 	})
-	inCrowd(t, 64, func(c *crowd) { // nodes are created again and again, but that does not show that they may be deleted
+	inCrowd(t, 64, func(c *crowd) { // creating nodes many times does not show that they may be deleted
 		setACL(c, without(zk.PermDelete))
 		for i := range 5 {
 			node := c.enter("/q1").wait().answers[0].Created[0]
@@ -392,7 +393,7 @@ func TestWhatIsRefusedLeavesAloneUntilItSucceeds(t *testing.T) {
 	})
 }
 
-// After a lost answer, the outcome of a transaction in a group is unknown, like that of a single transaction.
+// If the answer to a group is lost, the outcome of each of its batches is unknown, as that of a single transaction would be.
 func TestLostGroupIsUnknownToAll(t *testing.T) {
 	eachInCrowd(t, map[string]struct {
 		op    string
@@ -551,7 +552,7 @@ func TestWhatIsNotThereWhenItIsWatchedIsToldOf(t *testing.T) {
 	})
 }
 
-// Otherwise a watcher would wait for an event that never comes.
+// A path counts as watched only if the server has confirmed that. Otherwise a watcher would wait for an event that never comes.
 func TestNothingIsTakenForWatchedUnlessTheServerSaysSo(t *testing.T) {
 	for op, action := range map[string]zktest.Action{"setWatches": zktest.Throttled, "multiRead": zktest.Throttled} {
 		inCrowd(t, 4, func(c *crowd) {
@@ -599,7 +600,7 @@ func TestWatchesOfOneAloneLeaveAsTheyAre(t *testing.T) {
 	})
 }
 
-// Lists are not the only long answers, because nodes of other programs may have much data.
+// Reads of nodes may have long answers, too, because nodes of other programs may have much data.
 func TestAnswerThatIsTooLongIsAskedForOnlyOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{Latency: trip / 2})
@@ -621,7 +622,7 @@ func TestAnswerThatIsTooLongIsAskedForOnlyOnce(t *testing.T) {
 	})
 }
 
-// Servers before 3.6 close the connection when they get an unknown request.
+// Servers before 3.6 close the connection when they get an unknown request. The link must try such a request only once.
 func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 	inCrowd(t, 4, func(c *crowd) {
 		var hungUp bool
@@ -658,7 +659,7 @@ func TestWhoLeavesBeforeTheGroupDoesIsNotInIt(t *testing.T) {
 	inCrowd(t, 5, func(c *crowd) {
 		c.crowded()
 		ctx, cancel := context.WithCancel(c.t.Context())
-		left := []*turn{c.enterWith(ctx, "/q1", nil)} // this one is responsible for sending the group
+		left := []*turn{c.enterWith(ctx, "/q1", nil)} // the goroutine of this request has to send the group
 		synctest.Wait()
 		turns := c.enterAll("/q2", "/q3")
 		left = append(left, c.enterWith(ctx, "/q4", nil))
@@ -668,7 +669,7 @@ func TestWhoLeavesBeforeTheGroupDoesIsNotInIt(t *testing.T) {
 		c.wantFailed(zk.ErrNoServer, left...)
 		c.wantSent("multi", "multiRead")
 		c.crowded()
-		c.wantFailed(zk.ErrNoServer, c.enterWith(ctx, "/q1", nil)) // its context ended while it was waiting
+		c.wantFailed(zk.ErrNoServer, c.enterWith(ctx, "/q1", nil)) // the context of this one ended while it waited
 		time.Sleep(2 * trip)
 		need.Equal(t, "it took when nothing was under way", c.enter("/q2").wait().took, trip)
 	})
@@ -686,7 +687,8 @@ func TestGroupThatWaitsDoesNotLeaveWhenTheConnectionHasEnded(t *testing.T) {
 	})
 }
 
-// The library reports the end a little later. If the process was stopped for long, the link would take that time for the last round trip.
+// The library reports the end of a connection a little later. If the process was stopped for a long time, the link must not take that time
+// for the last round trip.
 func TestNobodyWaitsForOthersWhenTheConnectionHasEnded(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		c.crowded()
@@ -723,7 +725,7 @@ func TestFramesOfGroupsAreBounded(t *testing.T) {
 	})
 }
 
-// The buffer for many requests at the same time is not kept until the end of the connection.
+// A rush of requests needs a large buffer. The link must not keep it until the connection ends.
 func TestBufferOfARushIsNotKept(t *testing.T) {
 	inCrowd(t, 1, func(c *crowd) {
 		c.enterWith(c.t.Context(), c.paths[0], make([]byte, 2*mostBytes)).wait()
@@ -749,7 +751,7 @@ func TestLongestListIsRemembered(t *testing.T) {
 	})
 }
 
-// Other requests on the connection are not affected. Requests of the client library get the same error.
+// If a list is too long, only its own request fails. Requests of the client library get the same error.
 func TestListThatIsTooLongIsRefusedAloneAndByName(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -767,7 +769,7 @@ func TestListThatIsTooLongIsRefusedAloneAndByName(t *testing.T) {
 	})
 }
 
-// The answer to a write is never so long. An error in its place would mean that nothing was written.
+// The answer to a write is never so long. An error would say that nothing was written, and therefore the connection ends instead.
 func TestAnswerToAWriteThatIsTooLongEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -778,7 +780,7 @@ func TestAnswerToAWriteThatIsTooLongEndsTheConnection(t *testing.T) {
 	})
 }
 
-// The link must not need more and more memory for each new path.
+// The link forgets paths after a while. Otherwise each new path would take more memory.
 func TestPathsAreForgottenInTime(t *testing.T) {
 	d := newDialed()
 	d.note("unknown", nil, zk.ErrConnectionClosed)

@@ -28,7 +28,7 @@ type forger struct {
 	mu     sync.Mutex
 	op     int32 // the type of request whose next answer is forged
 	forge  func(genuine []byte) []byte
-	xid    int32 // if not zero, it replaces the xid of an event
+	xid    int32 // if not zero: replaces the xid of an event
 	refuse bool  // after the forgery, no more connections are accepted
 }
 
@@ -41,7 +41,7 @@ func (f *forger) next(op int32, forge func(genuine []byte) []byte) {
 	f.op, f.forge = op, forge
 }
 
-// disguise turns the next event into a reply.
+// disguise makes the server's next event look like a reply.
 func (f *forger) disguise(xid int32) {
 	f.next(wire.OpEvent, func(genuine []byte) []byte { return genuine })
 	f.mu.Lock()
@@ -186,7 +186,7 @@ var (
 	node = &zk.CreateRequest{Path: "/x", Acl: all}
 )
 
-// These bodies would make the library panic, allocate as much as they claim, or read beyond its buffer.
+// Without the link's checks, these bodies would make the library panic, allocate as much as they claim, or read beyond its buffer.
 var malformed = []struct {
 	name string
 	op   int32
@@ -297,8 +297,8 @@ func TestMalformedHandshakeEndsTheConnectionAndSaysSo(t *testing.T) {
 	})
 }
 
-// A reply may have the xid of a request that the library has registered, but has not yet written. The library alone would take the reply
-// for the answer.
+// A reply may have the xid of a request that the library has registered and not yet written. The library alone would take that reply for
+// the answer. The link ends the connection.
 func TestReplyWithoutARequestEndsTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		f := newForger(s)
@@ -360,8 +360,7 @@ func TestPathThatWasNotAskedForIsNotBelieved(t *testing.T) {
 	})
 }
 
-// FuzzHostileServer answers one request with any bytes. The client must survive, and must allocate memory only in proportion to these
-// bytes.
+// FuzzHostileServer answers one request with any bytes. The client must not crash, and may allocate only in proportion to these bytes.
 func FuzzHostileServer(f *testing.F) {
 	for _, test := range malformed {
 		f.Add(test.op, test.body)

@@ -24,7 +24,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A program uses only the client library. It records requests and states.
+// A program uses only the client library. It records the requests and states of that library.
 type program struct {
 	*zk.Conn
 	t      *testing.T
@@ -135,8 +135,8 @@ func (p *program) set(f func()) {
 
 var up = []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
 
-// These rows test the behavior of the library on which the package relies. If a row fails with another version of the library, see the
-// comments about its behavior (socket.go, dialed.go, attached.go). They say what does not work then.
+// These rows test the behavior of the library on which the package relies. If a row fails with another version, see the comments in
+// socket.go, dialed.go and attached.go. They say what depends on that behavior.
 var assumptions = map[string]func(p *program){
 	"it dials TCP, to the server that the provider has named, and tells the provider of success": func(p *program) {
 		need.List(p.t, "dialed", p.dialed, "tcp "+addr)
@@ -302,7 +302,7 @@ func TestTheClientLibrary(t *testing.T) {
 	})
 }
 
-// Otherwise the warning would name a version that was not tested.
+// The version that the warning names has to be the one in go.mod, with which the tests run.
 func TestTheTestedLibraryIsThatOfTheModule(t *testing.T) {
 	text := string(need.Get(os.ReadFile("../../../../go.mod"))(t))
 	required := regexp.MustCompile(regexp.QuoteMeta(library) + ` (\S+)`).FindStringSubmatch(text)

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// The requests are sent and answered one after the other, at the given times. A want of 0 means that nothing is proven. The handshake was
+// In each row, requests are sent and answered at the given times. want is the proven time, or 0 if nothing is proven. The handshake was
 // sent at 1 and answered at 2, and half a tick is 10.
 func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 	type request struct {
@@ -47,8 +47,8 @@ func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 	}
 }
 
-// The write may have reached the leader before the newest report of the follower, for which the sync waits. It cannot have reached the
-// leader before the previous report.
+// A sync waits for the newest report of the follower. The write may have reached the leader before that report, but not before the previous
+// one. Only the previous report is proven.
 func TestWriteProvesNoReportThatIsNotAheadOfIt(t *testing.T) {
 	p := opened(1, 2, 10)
 	p.synced(p.sent(wire.OpSync, 12), 13)

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// asked returns a function. That function returns the requests to a server since its last call, without pings, handshakes and the syncs of
+// asked returns a function. It returns the requests that a server got since the last call, without pings, handshakes and the syncs of
 // heartbeats.
 func asked(s *zktest.Server) (take func() []string) {
 	var mu sync.Mutex
@@ -79,7 +79,7 @@ func TestFirstReadAfterAReconnectIsImmediateThoughTheOneBeforeEndedWithTheCreden
 	}
 }
 
-// When a connection ends, the server forgets the watches of this connection.
+// When a connection ends, the server forgets its watches. The link must set them again on the next connection.
 func TestWatchEndsWithItsConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
@@ -101,7 +101,7 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 	})
 }
 
-// A watcher that has to read again requests the watch on the new connection.
+// A watcher that has to read again sets its watch on the new connection, and gets its event there.
 func TestWatchThatBeginsOnANewConnectionIsHeardOf(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l, other := dial(t, to(s), addr), dial(t, to(s), addr).Conn
@@ -127,8 +127,8 @@ func TestWatchThatBeginsOnANewConnectionIsHeardOf(t *testing.T) {
 	})
 }
 
-// If a member lags behind the state that a client has seen, it must not accept the client. The member learns of that state only from the
-// handshake. If the member never catches up, because its data was restored, it accepts a new session after the old session has expired.
+// A member that lags behind the state that a client has seen must not accept the client. It learns of that state only from the handshake. A
+// member whose data was restored never catches up; it accepts a new session after the old one has expired.
 func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 	each(t, map[string]bool{"it lags": true, "it was restored": false}, func(t *testing.T, s *zktest.Server, lags bool) {
 		const behind = "127.0.0.2:2181"
@@ -149,7 +149,7 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 		need.That(t, "connected to a member that is behind", l.Err() != nil)
 		if lags {
 			s.Member(behind).CatchUp()
-			time.Sleep(3 * time.Second / 2) // the client tries to connect once a second
+			time.Sleep(3 * time.Second / 2) // in this time, the client tries to connect at least once
 		} else {
 			time.Sleep(5 * timeout)
 		}
@@ -157,8 +157,8 @@ func TestHandshakeClaimsWhatTheClientHasSeenInItsSession(t *testing.T) {
 	})
 }
 
-// A server whose data was restored may know the session, with nodes that the client has deleted since. These nodes would stay as long as
-// the session lives.
+// A server whose data was restored may still know an old session, with nodes that the client has deleted since. These nodes would stay as
+// long as that session lives. Therefore the client never resumes it.
 func TestSessionThatWasAwayForLongIsNeverResumed(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var asked wire.ConnectRequest
@@ -203,7 +203,7 @@ func (c spied) Write(frame []byte) (int, error) {
 	return c.Conn.Write(frame)
 }
 
-// Some servers show nothing to a client that may not read the node.
+// After a reconnect, requests must follow the credentials, because some servers show nothing to a client without them.
 func TestWhatIsAskedAfterAReconnectIsBehindTheCredentials(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)

@@ -74,7 +74,7 @@ func forward(to, from net.Conn) {
 	to.Close()
 }
 
-// roomyPipe is like net.Pipe, with a buffer in both directions. TLS needs the buffers, because both sides may write at the same time.
+// roomyPipe is like net.Pipe, with a buffer in each direction, because with TLS both sides may write at the same time.
 func roomyPipe() (client, server net.Conn) {
 	client, a := net.Pipe()
 	b, server := net.Pipe()
@@ -97,7 +97,7 @@ func carry(from, to net.Conn) {
 		}
 	}()
 	for p := range room {
-		to.Write(p) // without effect after the connection is closed
+		to.Write(p) // fails silently after the connection was closed
 	}
 	to.Close()
 }
@@ -203,7 +203,8 @@ func TestACertificateThatHasExpiredDoesNotConnectAgain(t *testing.T) {
 	})
 }
 
-// With TLS 1.3, the client has already completed its handshake when the server refuses it.
+// With TLS 1.3, the server refuses a client certificate when the client has already completed its handshake. The error still reports the
+// refusal.
 func TestTheRefusalOfAClientCertificateIsTold(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		t.Run(tls.VersionName(version), func(t *testing.T) {

@@ -53,7 +53,7 @@ func (n *nameService) lookUp(ctx context.Context, host string) ([]string, error)
 	return addresses, nil
 }
 
-// blackholes returns a dialer for which the given addresses do not answer at all, not even with a refusal.
+// blackholes returns a dialer. Connections to the given addresses get no answer at all, not even a refusal.
 func blackholes(s *zktest.Server, addresses ...string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if slices.Contains(addresses, address) {
@@ -89,7 +89,7 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 		names := new(nameService)
 		names.set("zk", "10.0.0.1", "10.0.0.2", "10.0.0.3")
 		dialed := make(map[string]bool)
-		for range 30 { // the probability that all are dialed at one address is 1 in 10^13
+		for range 30 { // the probability that all clients choose one address is 1 in 10^13
 			dial(t, by(s, names), "zk:2181")
 			sessions := s.Sessions()
 			dialed[sessions[len(sessions)-1].Member] = true
@@ -101,7 +101,7 @@ func TestClientsSpreadOverTheAddressesOfAName(t *testing.T) {
 func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
 	type row struct {
 		trouble func(*zktest.Server)
-		lost    []string // addresses that do not even refuse a connection
+		lost    []string // addresses that do not answer at all
 		within  time.Duration
 	}
 	need.Each(t, map[string]row{
@@ -125,7 +125,7 @@ func TestEachAddressOfANameIsTriedWithoutAPause(t *testing.T) {
 	})
 }
 
-// The library itself would pause for a second before it dials a single server again.
+// The library alone would pause for a second before it dials a lone server again. The link avoids that pause.
 func TestALoneServerIsDialedAgainWithoutAPause(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		dial(t, to(s), addr)
@@ -195,7 +195,7 @@ func TestDialFailsSoonIfNoNameCanBeLookedUp(t *testing.T) {
 	})
 }
 
-// If the name service is unavailable when a program starts, the servers are found later.
+// If the name service is unavailable when a program starts, the client looks the names up again until it finds the servers.
 func TestLazyStartLooksNamesUpUntilTheyAreKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		names := new(nameService)
@@ -213,7 +213,7 @@ func TestLazyStartLooksNamesUpUntilTheyAreKnown(t *testing.T) {
 	})
 }
 
-// This happens if the name of a server is removed while the server is down.
+// The name of a server may be removed while the server is down. One name that resolves is enough.
 func TestOneNameIsEnough(t *testing.T) {
 	for range 5 { // the order is random
 		bubble(t, func(t *testing.T, s *zktest.Server) {

@@ -45,8 +45,8 @@ func newDialed() *dialed {
 	return d
 }
 
-// replySocket returns a function read for a socket on which replies to op arrive. The function requests a reply, reads the reply in the way
-// of the library, and returns it.
+// replySocket returns a function read for a socket on which replies to op arrive. read requests a reply, reads it as the library does, and
+// returns it.
 func replySocket(op int32, body []byte) (read func() ([]byte, error)) {
 	l := newDialed()
 	var reply wire.Encoder
@@ -89,7 +89,7 @@ func TestReadingAReplyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// At ten thousand requests per second, the range of xids lasts for two and a half days.
+// At ten thousand requests per second, the range of xids is used up after two and a half days. It then starts again.
 func TestXidsOfBatchesBeginAnewAtTheEndOfTheirRange(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.lastXid = math.MinInt32 + 1
@@ -121,7 +121,8 @@ func TestConnectionThatIsMadeAfterTheEndIsKilled(t *testing.T) {
 	})
 }
 
-// The connection may be of another type than TCP, without buffers that could accept a handshake.
+// A connection that is not TCP may have no buffer, and then a handshake blocks if the server reads nothing. The client leaves such a
+// server.
 func TestServerThatReadsNothingIsLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		c, deaf := to(s), true
@@ -153,7 +154,7 @@ func (d deaf) Write(p []byte) (int, error) {
 	return d.Conn.Write(p)
 }
 
-// The connection ends because a write has failed. The reported reason is the error of the write.
+// If a connection ends because a write has failed, the reported reason is the error of that write.
 func TestWhyAWriteFailedIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		c, now := to(s), new(atomic.Bool)
@@ -173,8 +174,8 @@ func TestWhyAWriteFailedIsTold(t *testing.T) {
 	})
 }
 
-// The answer may have been read together with the data before it. All callers have already got the error that there will be no more
-// answers.
+// An answer may have been read together with the data before it, when the connection has already ended. By then, all callers have got the
+// error that no more answers come. The late answer must not count.
 func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
 	s := newSocket(&replay{}, "server", newDialed())
 	s.session = newSession(s.dialed.link, 1, timeout, 0, timeout, func() bool { return true })
@@ -186,7 +187,7 @@ func TestAnswerBehindTheEndOfAConnectionIsNotBelieved(t *testing.T) {
 	wantMention(t, err, "which was never sent")
 }
 
-// Close may have looked for a session before this one was stored.
+// A session may be stored just after Close has looked for one. It must not live on.
 func TestSessionOfALinkThatHasEndedIsOver(t *testing.T) {
 	d := newDialed()
 	d.link.End()

@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The library has one goroutine that connects, and Close waits for that goroutine. After Close, only the goroutine that runs the program's
-// dialer is left.
+// The library connects in one goroutine, and Close waits for it. If the program's dialer ignores its context, only the goroutine of that
+// dialer is left after Close.
 func TestDialerThatIgnoresItsContextHoldsUpNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		var hangs atomic.Bool

@@ -27,7 +27,7 @@ func abandon(t *testing.T, l *Link, paths int) {
 	}
 }
 
-// A watch that is used again and again is not removed and set again.
+// A watch that is needed again soon is kept, instead of being removed and set again.
 func TestWatchThatIsNeededAgainIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
@@ -53,7 +53,8 @@ func TestWatchThatIsNeededAgainIsKept(t *testing.T) {
 	})
 }
 
-// Without this, the new watch would be removed together with the unused watch.
+// While a watch is being removed, a new watcher may need it. The watcher must read again, because its watch would be removed together with
+// the unused one.
 func TestWhoNeedsAWatchDuringItsRemovalLooksAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
@@ -101,7 +102,7 @@ func TestManyWatchesAreRemovedAFewAtATime(t *testing.T) {
 	})
 }
 
-// Servers before 3.5 close the connection when they get that request.
+// Servers before 3.5 close the connection when they get a request to remove a watch. The link must try that only once.
 func TestServersThatCannotRemoveWatchesAreAskedToOnlyOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		l := dial(t, to(s), addr)
