@@ -35,7 +35,7 @@ func TestNameSaysWhoItIs(t *testing.T) {
 	}
 }
 
-// While a session becomes a reader, it has the lock in both modes for a moment. The session at the other key is in that state.
+// A session that becomes a reader has the lock in both modes for a moment. The session at the other key is in that state.
 func TestPlacesAreInTheOrderOfTokensThenOfTheWait(t *testing.T) {
 	t.Parallel()
 	key, other, pool := advisoryKey(lockPath(t)), advisoryKey(lockPath(t)+"-2"), poolAt(t, sharedURL(t))

@@ -38,19 +38,19 @@ func seen(t *testing.T, q querier, granted bool) int {
 	return ask[int](t, q, "SELECT count(*) FROM pg_locks WHERE granted = $2 AND "+ofLock, advisoryKey(lockPath(t)), granted)
 }
 
-// The holder is notified at once; the periodic read of the queue comes only every 15 s.
+// A notification tells the holder at once that another process waits. The periodic read of the queue would come only after 15 s.
 func TestAdvisoryHolderIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	holder, waiter, c, w := contended(t, sharedURL(t))
 	within(t, 5*time.Second, "the holder hears of a waiter", c.Contended().Raised)
 	mustRelease(t, c)
 	c = w.Must(t)
-	for range 2 { // the second time for the next waiter
+	for range 2 { // once for the first waiter, and once for the next one
 		w = holder.waits(t)
 		endSession(t, contenders(t, waiter.at(t, lockPath(t)))[0].ID)
 		knows(t, c, 5*time.Second)
 		a := c.Store().Do(soon(t), queue.Command{Op: queue.Leave, Ref: c.Ref()})
-		if a.Outcome != queue.Done || a.Removed != queue.Missing { // otherwise Release would return nil, as if the lock had not been lost
+		if a.Outcome != queue.Done || a.Removed != queue.Missing { // without this, Release would return nil in spite of the loss
 			t.Errorf("%+v, want that it was missing", a)
 		}
 		wantErr(t, c.Release(), second.ErrLost)
@@ -69,7 +69,7 @@ func endSession(t *testing.T, pid string) {
 	})
 }
 
-// A connection can break without a message to the client. The client must not wait forever for an answer.
+// A connection can break without a message to the client. The client then must not wait forever for an answer, and queues again.
 func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	t.Parallel()
 	holder, waiter := advise(t, sharedURL(t)), advisories.start(t, sharedURL(t))
@@ -86,19 +86,19 @@ func TestWaiterWhoseSessionIsGoneQueuesAgain(t *testing.T) {
 	mustRelease(t, w.Must(t))
 }
 
-// A server process that waits for a lock reads nothing from its client. Without client_connection_check_interval, it would continue to wait
-// after the client has died.
+// A server process that waits for a lock reads nothing from its client. Without client_connection_check_interval, it would wait on after
+// the death of the client.
 func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	c := advise(t, sharedURL(t)).mustAcquire(t)
 	gone := advisories.start(t, sharedURL(t))
 	gone.waits(t)
-	gone.network.close() // like a process that is killed, it does not cancel its wait
+	gone.network.close() // a process that is killed does not cancel its wait either
 	within(t, ttl, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
 	mustRelease(t, c)
 }
 
-// The answer to the last statement of prepare shows whether the server would end an idle session in time.
+// The last statement of prepare finds out whether the server would end an idle session in time. If it would not, the session is refused.
 func TestSessionThatWouldNotEndIsRefused(t *testing.T) {
 	t.Parallel()
 	pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {
@@ -126,7 +126,7 @@ func TestAdvisoryLockOfAnotherProgramExcludes(t *testing.T) {
 	need.Equal(t, "the process that has it", all[0].ID, strconv.Itoa(int(other.Conn().PgConn().PID())))
 }
 
-// After a wait is cancelled, its connection can be used again.
+// After a cancelled wait, the connection of the wait can be used again.
 func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	t.Parallel()
 	holder, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
@@ -145,12 +145,12 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// If a session is granted the lock just before its statement is cancelled, it keeps the lock. leave has to unlock it.
+// A session may get the lock just before its statement is cancelled. It then has the lock, which leave has to release.
 func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	t.Parallel()
 	_, url, pool := alone(t)
 	_, _, c, w := contended(t, url)
-	numbers := begun(t, pool) // this transaction keeps all sessions from drawing a token
+	numbers := begun(t, pool) // this open transaction keeps all sessions from drawing a token
 	need.Get(numbers.Exec(soon(t), "ALTER SEQUENCE tierlock.token CACHE 1"))(t)
 	mustRelease(t, c)
 	eventually(t, "the next one is granted the lock, and draws its token", func() bool {

@@ -20,7 +20,7 @@ func TestTxChecksAllLocksOfABundle(t *testing.T) {
 	}.ChecksAllLocks(t, tier.New(start(t, tier.WithLeaseTTL(unhurried))), tier.New(start(t, tier.WithLeaseTTL(unhurried))))
 }
 
-// The guard checks each advisory lock of a bundle. In this test, it is called with the key and the token of a lock that nobody holds.
+// The guard has to check each advisory lock of a bundle. Here, one key and token belong to a lock that is not held.
 func TestTxChecksAllAdvisoryLocksOfABundle(t *testing.T) {
 	t.Parallel()
 	p, tab := advisories.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)), table(t)

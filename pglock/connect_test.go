@@ -16,7 +16,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A role may have a setting that ends idle connections. The connections of this package are idle between two renewals, and must not end.
+// A role may have a setting that ends idle connections. The connections of this package are idle between two renewals, and still must not
+// end.
 func TestIdleConnectionsStay(t *testing.T) {
 	t.Parallel()
 	p := tables.start(t, sharedURL(t)+"&application_name=idle&idle_session_timeout=100")
@@ -29,7 +30,7 @@ func TestIdleConnectionsStay(t *testing.T) {
 	need.Equal(t, "processes", backends(), before)
 }
 
-// A role may have settings that change how values are written, how text is encoded, and how transactions begin.
+// A role may have settings for the format of values, the encoding of text, and the start of transactions. The locks work with any of them.
 func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	t.Parallel()
 	path := lockPath(t) + "/é"
@@ -50,8 +51,8 @@ func TestSettingsOfTheRoleChangeNothing(t *testing.T) {
 	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.leave('/q', $1)", newID())), "read committed")
 }
 
-// A hook of the pool may change any setting for the program's own statements. For example, it may set a statement timeout. A wait for an
-// advisory lock is one long statement, and must not end by that timeout.
+// A hook of the pool may change settings for the program's own statements, such as a statement timeout. A wait for an advisory lock is one
+// long statement, which must not end by that timeout.
 func TestHooksOfThePoolChangeNothing(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		pool := poolAt(t, sharedURL(t), func(c *pgxpool.Config) {

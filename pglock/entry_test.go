@@ -10,7 +10,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A notification that a process waits for a lock makes only the holder of that lock read the queue, and only while it still holds the lock.
+// A notification says that a process waits for a lock. Only the holder of that lock then reads the queue, and only while it still holds the
+// lock.
 func TestWhoLooksForThoseWhoWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*entry)

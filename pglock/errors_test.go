@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A value that the driver refuses to encode was not sent. Repeating the request is useless, and the server can be reached.
+// If the driver cannot encode a value, nothing was sent. That is an error of the caller and no outage, and the request is not repeated.
 func TestValueThatCannotBeEncodedIsTheCallersError(t *testing.T) {
 	t.Parallel()
 	_, err := outside(t).Exec(soon(t), "SELECT $1::int", int64(math.MaxInt64))
@@ -26,7 +26,7 @@ func TestValueThatCannotBeEncodedIsTheCallersError(t *testing.T) {
 		classify(err) == queue.Denied && answered(err))
 }
 
-// A stuck transaction has locked the queue. The server still answers, and the error says which transaction blocks the request.
+// A stuck transaction has locked the queue. The server still answers, and the error names the transaction that blocks the request.
 func TestStuckTransactionIsNoOutage(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(2*ttl))
@@ -42,7 +42,7 @@ func TestStuckTransactionIsNoOutage(t *testing.T) {
 	mustRelease(t, w.Must(t))
 }
 
-// If all connections for requests are busy, that is no outage. If it counted as an outage, all of these connections would be closed.
+// If all connections for requests are busy, that is no outage. In an outage, all of these connections would be closed.
 func TestBusyConnectionsAreNoOutage(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -70,7 +70,7 @@ func TestBusyConnectionsAreNoOutage(t *testing.T) {
 	}
 }
 
-// The error during an outage names the servers, so that the person on call knows which ones cannot be reached.
+// During an outage, the error names the servers. Otherwise the person on call would not know which server to look at.
 func TestOutageNamesTheServers(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		p := f.start(t, sharedURL(t))
@@ -83,7 +83,7 @@ func TestOutageNamesTheServers(t *testing.T) {
 	})
 }
 
-// Advisory locks do not exclude other sessions on these systems. Both kinds of locks, and Migrate, refuse them at once.
+// On these systems, advisory locks do not exclude other sessions. Both kinds of locks, and Migrate, therefore refuse to work there.
 func TestOtherServersAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	for version, system := range map[string]string{
@@ -134,7 +134,7 @@ func answerVersion(conn net.Conn, version string) {
 			return
 		}
 		switch m.(type) {
-		case *pgproto3.Query: // an empty query: a pool checks a connection that was not used for a second
+		case *pgproto3.Query: // an empty query, with which a pool checks a connection that was idle for a second
 			say(&pgproto3.EmptyQueryResponse{})
 		case *pgproto3.Sync:
 			say(&pgproto3.ParseComplete{}, &pgproto3.BindComplete{},

@@ -47,8 +47,8 @@ func (p pair) failOver(t *testing.T) {
 	need.OK(t, p.Promote(soon(t), p.standby))
 }
 
-// A server may lose its lock table. It then grants nothing until each former holder has learned of its loss, even one that cannot reach the
-// server.
+// A server may lose its lock table. It then grants nothing until each former holder has learned of its loss, also a holder that cannot
+// reach the server.
 func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	restart := func(t *testing.T, s *pgserver.Server) { need.OK(t, s.Restart(t.Context())) }
@@ -58,7 +58,7 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 	}
 	need.Each(t, map[string]row{
 		"restarted": {forget: restart},
-		// No data about the grants has reached the disk. Tokens still grow.
+		// No data about the grants has reached the disk before the crash. Tokens still grow.
 		"crashed": {settings: []string{"wal_writer_delay = '10s'"}, forget: func(t *testing.T, s *pgserver.Server) {
 			s.Kill()
 			restart(t, s)
@@ -97,12 +97,12 @@ func TestServerThatForgetsGrantsNothingForALease(t *testing.T) {
 			granted(mine, "a try")
 		}
 		granted(next.mustAcquire(t), "who waits")
-		mustRelease(t, next.mustAcquire(t)) // the grace period is over
+		mustRelease(t, next.mustAcquire(t)) // succeeds when the grace period is over
 	})
 }
 
 // A standby that takes over may lack writes that the old primary has acknowledged. In this test, the row of a holder is missing there, and
-// the deleted row of another contender still exists. The session exists, too.
+// the deleted row of another contender is back. Their session still exists.
 func TestRowsMayBeMissingOrBackAtTheNewPrimary(t *testing.T) {
 	t.Parallel()
 	e := newPair(t)
@@ -132,6 +132,6 @@ func TestStandbyGrantsNothing(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), "cannot be reached")
 		})
 		_, err := lock.Acquire(need.Within(t, ttl/2))
-		wantErr(t, err, context.DeadlineExceeded) // it waits for a primary
+		wantErr(t, err, context.DeadlineExceeded) // the call waits for a primary
 	})
 }

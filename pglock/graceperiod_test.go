@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// In a grace period, holders and waiters whose rows exist keep their places, and their sessions are renewed. New contenders are not granted
-// a lock yet, and the queue shows that.
+// In a grace period, holders and waiters that still have rows keep their places, and their sessions are renewed. New contenders get no lock
+// yet, and the list of the queue shows that.
 func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 	t.Parallel()
 	_, url, outside := alone(t)
@@ -37,17 +37,17 @@ func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 	mustRelease(t, later)
 }
 
-// If a server was restarted or promoted before its first lock, it counts as a server that has granted locks. Only the first process can
-// declare that the server is new.
+// A server that was restarted or promoted before its first lock counts as one that has granted locks. Only the first process can declare
+// that it is new.
 func TestNewServerHasNoGracePeriod(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		_, url, outside := alone(t)
 		exec(t, outside, advisories.forget)
 		first := f.start(t, url, WithNewServer(), tier.WithLeaseTTL(time.Minute)) // without the option, the grace period would last a minute
 		hold := first.holds(t)
-		f.start(t, url) // a server that is not known to be new
+		f.start(t, url) // a process that does not declare the server new
 		mustRelease(t, hold)
-		for _, other := range flavours { // the record of either kind of locks counts
+		for _, other := range flavours { // the record counts for both kinds of locks
 			wantErr(t, need.ErrOf(other.begin(t, url, WithNewServer()).at(t, lockPath(t)).Acquire(soon(t))), errUsed)
 		}
 		exec(t, outside, f.forget)
@@ -59,8 +59,8 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	})
 }
 
-// A server is not new if another process has just written a record, or if the server was promoted after the schema was created. The
-// process's own record does not count. The process may have to repeat that request because the answer was lost.
+// A server is not new if another process has already written a record, or if it was promoted after the schema was created. The record of
+// the process itself does not count, because a request whose answer was lost is repeated.
 func TestServerWithARecordIsNotNew(t *testing.T) {
 	t.Parallel()
 	_, _, outside := alone(t)

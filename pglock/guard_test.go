@@ -81,7 +81,7 @@ func TestTransactionIsCommittedWhileHeld(t *testing.T) {
 	})
 }
 
-// lose makes the process believe that a contender is lost. The server still has the contender.
+// lose makes the process believe that a contender is lost, although the server still has it.
 func lose(p *process, c *queue.Contender) {
 	p.Tell(queue.View{ID: c.Ref().ID, Token: c.Token(), Err: errors.New("for a test")})
 }
@@ -91,7 +91,7 @@ func underOne(ctx context.Context, c *queue.Contender, check func() error, f fun
 	return transact(ctx, c.Store().(guarded), []*queue.Contender{c}, check, f)
 }
 
-// When a hold ends, its connection is broken. That connection must not be given back to the pool, where another user would get it.
+// At the end of a hold, its connection is broken. It must not go back to the pool, where another user would get a broken connection.
 func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -102,7 +102,7 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	wantErr(t, underOne(soon(t), c, c.Err, func(tx pgx.Tx) error {
 		broken = tx.Conn().PgConn().PID()
 		p.network.onClose(func() {
-			if closes.Add(1) == 1 { // the second call comes when the connection is given back
+			if closes.Add(1) == 1 { // the connection is closed a second time when it is given back
 				close(closing)
 				<-goOn
 			}
@@ -116,14 +116,14 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	c.Release()
 }
 
-// A process that does not hold the lock any more cannot commit. The server may know of the loss before the process does. Or the lock may
-// have been handed off within the process, with the same contender.
+// A process that has lost the lock cannot commit. The server may know of the loss first. Or the lock may have been handed off within the
+// process, with the same contender.
 func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	type row struct {
 		flavour
 		ends  func(t *testing.T, p *process, c *queue.Contender)
-		check error // what check returns at the end, if the server does not know of the loss
+		check error // what check returns at the end if the server does not know of the loss
 	}
 	handedOn := func(*testing.T, *process, *queue.Contender) {}
 	need.Each(t, map[string]row{
@@ -135,14 +135,14 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 		}, nil},
 		"session of its own over": {advisories, func(t *testing.T, p *process, _ *queue.Contender) {
 			pid := contenders(t, p.at(t, lockPath(t)))[0].ID
-			p.network.mute("\x00try") // the process does not learn of the loss
+			p.network.mute("\x00try") // keeps the process from learning of the loss
 			endSession(t, pid)
 		}, nil},
 		"handed on":           {tables, handedOn, second.ErrReleased},
 		"handed on, advisory": {advisories, handedOn, second.ErrReleased},
 	}, func(t *testing.T, c row) {
 		t.Parallel()
-		p := c.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // long, so that no renewal shows the loss
+		p := c.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // long, because a renewal would show the loss
 		held, tab := p.mustAcquire(t), table(t)
 		checked := func() error { return nil }
 		wantErr(t, underOne(soon(t), held, func() error { return checked() }, func(tx pgx.Tx) error {
@@ -157,7 +157,7 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	})
 }
 
-// From the check in the guard to the end of the transaction, the guard keeps the lock from the next contender.
+// From the check in the guard to the end of its transaction, the next contender cannot get the lock.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried))
@@ -175,8 +175,8 @@ func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	})
 }
 
-// The server has granted the lock to a waiter, while a transaction under the previous hold is still open. The waiter becomes the holder
-// only after that transaction has ended, however long that takes.
+// The server may grant the lock to a waiter while a transaction of the previous hold is still open. The waiter becomes the holder only when
+// that transaction has ended, however long that takes.
 func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	p, waiter := advise(t, sharedURL(t)), advise(t, sharedURL(t))
@@ -205,8 +205,8 @@ func TestWhoWaitsForATransactionKeepsItsPlace(t *testing.T) {
 	mustRelease(t, last.Must(t))
 }
 
-// The guard reads the name of a session first, and then whether it has the lock. In between, the session may get the lock for its next
-// hold. The name must therefore change before the session unlocks.
+// The guard first reads the name of a session, and then whether the session has the lock. In between, the session may get the lock for its
+// next hold. The name therefore has to change before the session unlocks.
 func TestTokenGoesBeforeTheLock(t *testing.T) {
 	t.Parallel()
 	conn, name := need.Get(pgx.Connect(soon(t), sharedURL(t)))(t), "s_"+newID()
@@ -225,8 +225,8 @@ func TestTokenGoesBeforeTheLock(t *testing.T) {
 	}
 }
 
-// The guard reads the present state of the sessions, even if the transaction has read an earlier state. It also fails if the session has
-// acquired the lock again since.
+// The guard reads the present state, even if the transaction has read an earlier one. It also fails if the session has acquired the lock
+// again since then.
 func TestGuardLooksAnew(t *testing.T) {
 	t.Parallel()
 	p := advise(t, sharedURL(t))
@@ -244,8 +244,8 @@ func TestGuardLooksAnew(t *testing.T) {
 	mustRelease(t, again)
 }
 
-// A process locks a row and is then disconnected, so it cannot end its transaction. Timeouts of the server end the transaction. One case
-// concerns deferred constraints, since no statement_timeout applies to a commit that checks them.
+// A process locks a row and is then disconnected, which keeps it from ending its transaction. Timeouts of the server end the transaction.
+// One case has deferred constraints, because no statement_timeout applies to a commit that checks these.
 func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -299,13 +299,13 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 	})
 }
 
-// If the commit is not answered, the transaction may have been committed. errors.Is has to show that to the caller.
+// A transaction whose commit gets no answer may have been committed. The error has to match ErrUnknown.
 func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	forEach(t, testUnansweredCommit)
 }
 
 func testUnansweredCommit(t *testing.T, f flavour) {
-	p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // long, so that no renewal is sent during the test
+	p := f.start(t, sharedURL(t), tier.WithLeaseTTL(unhurried)) // long, because a renewal would disturb the test
 	hold, tab := p.holds(t), table(t)
 	commit := func(ctx context.Context, answered func() (lose bool)) error {
 		err := Tx(ctx, hold, func(tx pgx.Tx) error {

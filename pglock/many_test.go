@@ -20,18 +20,18 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// crowd inserts n contenders of a session for the duration of the test. path is an SQL expression in $1, the number of the contender.
+// crowd inserts n contenders of a session, until the test ends. path is an SQL expression in $1, the number of the contender.
 func crowd(t *testing.T, session, path, of string, n int) {
 	t.Helper()
-	t.Cleanup(func() { // otherwise other tests would have to remove them after the session has expired
+	t.Cleanup(func() { // other tests would otherwise remove these contenders when their session has expired
 		outside(t).Exec(context.Background(), "DELETE FROM tierlock.contender WHERE session = $1", session)
 	})
 	exec(t, outside(t), `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 		SELECT `+path+`, nextval('tierlock.token'), gen_random_uuid()::text, $2, false, 0 FROM generate_series(1, $3::int) i`, of, session, n)
 }
 
-// While a transaction is open anywhere in the database, deleted rows stay in the tables. That slows down only the queue of these rows, and
-// neither other queues nor the lease.
+// As long as a transaction is open anywhere in the database, deleted rows stay in the tables. They may slow down their own queue, but
+// neither other queues nor the renewals.
 func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)
@@ -42,7 +42,7 @@ func TestRowsThatAreNotRemovedYetDelayNobodyElse(t *testing.T) {
 	const dead = 50_000
 	crowd(t, id, "$1 || '/crowd/' || i", path, dead)
 	exec(t, outside(t), "DELETE FROM tierlock.contender WHERE path LIKE $1 || '/crowd/%'", path)
-	exec(t, outside(t), "ANALYZE tierlock.contender") // like autovacuum; to the planner, the table then looks small
+	exec(t, outside(t), "ANALYZE tierlock.contender") // as autovacuum does; to the planner, the table then looks small
 	for _, c := range []struct {
 		what          string
 		before, after int
@@ -72,7 +72,7 @@ func blocks(t *testing.T, sql string) int {
 	return explained[0].Plan.Hit + explained[0].Plan.Read
 }
 
-// From time to time the queue records where reads can start. Commands then skip the rows that were deleted before that point.
+// From time to time, a queue records where reads can start. Commands then skip the rows that were deleted before that point.
 func TestRowsOfAQueueThatAreNotRemovedYetAreNotPassedBy(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	keepDeadRows(t)
@@ -108,8 +108,8 @@ func comeUntilNoted(t *testing.T, path, session string) {
 	})
 }
 
-// The server records where reads of a queue start. No read may skip a contender that exists. Another path may share the record, so
-// contenders enter and leave there, too.
+// The server records where reads of a queue start. No read may skip a contender that still exists. Another path may share the record.
+// Therefore contenders enter and leave at that path, too.
 func TestNobodyIsPassedBy(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, head := p.session(t), newID()
@@ -128,8 +128,8 @@ func TestNobodyIsPassedBy(t *testing.T) {
 	seen()
 }
 
-// A process may have acquired permits of one semaphore many times. In heartbeats and in the acquisitions of other processes, that costs no
-// more than if it held as many locks. A cost that grows with the square of the number would be many times higher.
+// A process may hold permits of one semaphore from many acquisitions. Its heartbeats, and the acquisitions of others, then cost no more
+// than with as many locks. A cost that grows with the square of the number would be many times higher.
 func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, s := p.session(t), must(t, p.at(t, path)).Store().(*store)
@@ -174,7 +174,7 @@ func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 	}), 3*ofLocks)
 }
 
-// Each acquisition is one request. Its statement was planned before, unless it is the first one on its connection.
+// Each acquisition is one request. The server has already planned its statement, unless it is the first one of the connection.
 func TestTurnIsOneRequest(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -204,7 +204,7 @@ func TestTurnIsOneRequest(t *testing.T) {
 	need.Equal(t, "statements that were planned", planned.Load(), 0)
 }
 
-// The time of an acquisition depends on how many statements the server executes for it, including those of functions and triggers.
+// The time of an acquisition depends on how many statements the server executes for it, also in functions and triggers.
 func TestTurnTakesFewStatements(t *testing.T) {
 	t.Parallel()
 	var statements atomic.Int64
@@ -243,7 +243,7 @@ func TestTurnTakesFewStatements(t *testing.T) {
 	}
 }
 
-// A periodic read of the queues takes one round trip, no matter how many contenders wait for locks or permits.
+// A periodic read of the queues takes one round trip, for any number of contenders.
 func TestLookIsOneRequest(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -254,7 +254,7 @@ func TestLookIsOneRequest(t *testing.T) {
 	for _, c := range need.Get(read(soon(t), outside(t), path))(t)[path] {
 		refs = append(refs, queue.Ref{Path: path, ID: c.ID, Token: c.Token})
 	}
-	s.Follow(refs[2]) // for a waiter, only the rows that show its place are read
+	s.Follow(refs[2]) // for a waiter, the read covers only the rows that show its place
 	var requests atomic.Int64
 	need.OK(t, s.notifyConn.talk(soon(t), func(l *serverConn) error {
 		p.network.onRequest(func([]byte) { requests.Add(1) })
@@ -268,8 +268,8 @@ func TestLookIsOneRequest(t *testing.T) {
 	}))
 }
 
-// A waiter reads only the rows that show its place, and not the whole queue. Otherwise the rows that all waiters read at each heartbeat
-// would grow with the square of their number.
+// A waiter reads only the rows that show its place. If each waiter read the whole queue at each heartbeat, the cost would grow with the
+// square of their number.
 func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
 	p, path := start(t, tier.WithLeaseTTL(unhurried)), lockPath(t)
 	id, s := p.session(t), must(t, p.at(t, path+"-2")).Store().(*store)
@@ -285,7 +285,7 @@ func TestWaiterDoesNotReadTheWholeQueue(t *testing.T) {
 		s.Follow(ref)
 		want := queue.View{ID: c.ID, Token: c.Token}
 		places.Stand(&want)
-		if want.Ahead > 0 { // the view counts only those that block c among the 100 right ahead
+		if want.Ahead > 0 { // the view counts only those of the 100 right ahead that block c
 			near := slices.DeleteFunc(slices.Clone(whole[max(0, i-100):i]), func(p second.Contender) bool { return p.Shared && c.Shared })
 			want.Ahead = max(1, len(near))
 		}

@@ -22,7 +22,7 @@ func later(more int) history {
 	return h
 }
 
-// Four programs upgrade the schema at once, while others hold locks and a transaction locks the tables.
+// Four programs upgrade the schema at the same time, while other programs hold locks and a transaction locks the tables. No lock is lost.
 func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		url, next := database(t), later(1)
@@ -78,7 +78,7 @@ func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	})
 }
 
-// The process that upgrades the schema is paused or disconnected before it commits.
+// If the process that upgrades the schema is paused or disconnected before it commits, the upgrade is undone.
 func TestUpgradeThatStopsInTheMiddleIsUndone(t *testing.T) {
 	t.Parallel()
 	url := database(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// advisoryWrites counts the requests of all processes that change the queue of an advisory lock, or its value. For advisory locks, the tier
-// suite uses it as the number of writes.
+// advisoryWrites counts the requests of all processes that change the queue of an advisory lock, or its value. The tier suite uses it as
+// the number of writes.
 var advisoryWrites atomic.Int64
 
 // A network carries the connections of one process. A network can be cut, and can lose messages.
@@ -29,8 +29,8 @@ type network struct {
 	lanes map[*lane]struct{}
 	hook  func(request string) (lose bool)
 
-	requested func([]byte) // is called with each request before that is passed on
-	closing   func()       // is called before the process closes a connection
+	requested func([]byte) // called with each request before it is passed on
+	closing   func()       // called before the process closes a connection
 }
 
 func newNetwork() *network {
@@ -73,7 +73,7 @@ func (n *network) close() {
 	n.reset()
 }
 
-// mute permanently blocks the connections whose newest request contains a text, without an error.
+// mute blocks all connections whose newest request contains the text, without an error, until the end of the test.
 func (n *network) mute(request string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -183,7 +183,7 @@ func (c *lane) pass() bool {
 	return !need.Closed(c.ended)
 }
 
-// hang ends the connection after one side has closed it. The other side notices that once the network is connected.
+// hang ends a connection that one side has closed. The other side notices that when the network is connected.
 func (c *lane) hang() {
 	c.pass()
 	c.close()
@@ -217,15 +217,16 @@ func containsAny(b []byte, texts ...string) bool {
 	return slices.ContainsFunc(texts, func(s string) bool { return bytes.Contains(b, []byte(s)) })
 }
 
-// keeps reports whether the newest request keeps the session alive or prepares a connection. Hooks are not called for the answers.
+// keeps reports whether the newest request keeps the session alive or prepares a connection. Hooks are not called for the answer to such a
+// request.
 func (c *lane) keeps() bool {
 	request := c.request.Load()
 	return request == nil || containsAny(*request, "tierlock.version", "pg_proc", "tierlock.open", "tierlock.beat", "WHERE session = $1",
 		"LISTEN", "pg_settings", "pg_backend_pid", "has_table_privilege", "tierlock.drop", "quiet_ms('advisory'", "\x00look\x00", "\x00name\x00")
 }
 
-// down passes the messages of the server on to the process. These are notifications and answers. An answer ends with the message that the
-// server is ready for the next request.
+// down passes the server's messages on to the process: notifications and answers. An answer ends with the message that the server is ready
+// for the next request.
 func (c *lane) down() {
 	defer c.hang()
 	for {
@@ -235,7 +236,7 @@ func (c *lane) down() {
 			var header [5]byte
 			if _, err := io.ReadFull(c.server, header[:]); err != nil {
 				if c.pass() {
-					c.far.Write(message.Bytes()) // the reason why the server ends the connection
+					c.far.Write(message.Bytes()) // this message has the reason why the server ends the connection
 				}
 				return
 			}

@@ -93,7 +93,7 @@ func TestPoolerOfTransactionsIsRefused(t *testing.T) {
 	}
 }
 
-// The TTL is so long that no renewal happens. A process therefore learns of changes only by notifications.
+// The TTL is so long that no renewal happens. A process therefore learns of changes only from notifications.
 func TestPoolerOfSessionsServes(t *testing.T) {
 	t.Parallel()
 	url := pooled(t, "session")

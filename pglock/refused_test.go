@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A contender that enters a queue waits for transactions that have locked the queue. Renewals do not wait.
+// A contender that enters a queue waits for a transaction that has locked the queue, but renewals do not wait. Refusal reports the problem.
 func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 	t.Parallel()
 	waittest.RefusalTold(t, tier.New(start(t)), func() (heal func()) {

@@ -43,8 +43,8 @@ func renewed(t *testing.T, q querier, session string) (alive bool) {
 	return ask[bool](t, q, "SELECT alive FROM tierlock.beat($1, 60000)", session)
 }
 
-// Two processes enter the same queue, and the transaction of the first process takes long to commit. If transactions did not lock the
-// queue, both processes would be first.
+// Two processes enter the same queue, and the transaction of the first one takes long to commit. Without a lock on the queue, both
+// processes would be first.
 func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -69,8 +69,8 @@ func TestNumbersAreDrawnUnderTheLockOfTheQueue(t *testing.T) {
 	}
 }
 
-// A transaction ends a session, and a renewal of the session has to wait for that transaction. The renewal then fails, although it was sent
-// in time.
+// A transaction that ends a session is open while the session is renewed. The renewal waits for it and then fails, although it was sent in
+// time.
 func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -82,13 +82,13 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 		pool.QueryRow(soon(t), "SELECT alive FROM tierlock.beat($1, 60000)", short).Scan(&alive)
 		late <- alive
 	}()
-	time.Sleep(600 * time.Millisecond) // until the session has expired
+	time.Sleep(600 * time.Millisecond) // now the session has expired
 	finder.Rollback(soon(t))
 	need.That(t, "renewed", !<-late)
 	need.That(t, "one that is not over was not renewed", renewed(t, pool, id))
 }
 
-// A renewal was sent in time, and takes long to commit. A transaction that ends expired sessions has to wait for it. A renewal of another
+// A renewal was sent in time and takes long to commit. A transaction that ends expired sessions has to wait for it. The renewal of another
 // session does not wait.
 func TestRenewalUnderWayCounts(t *testing.T) {
 	t.Parallel()
@@ -111,8 +111,8 @@ func TestRenewalUnderWayCounts(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1), tierlock.finish($2)", session, another)
 }
 
-// A request has stopped waiting for the standby, so the primary has its write, and the standby may not. When the request is repeated, it is
-// answered only after the standby has the write, too.
+// A request may stop waiting for the standby. The primary then has its write, and the standby may lack it. If the request is repeated, its
+// answer comes only when the standby has the write, too.
 func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, pgserver.StartEnsemble, 2, pgserver.Config{NoSync: true, Synchronous: true})
@@ -129,8 +129,8 @@ func TestRepeatedRequestWaitsForTheStandby(t *testing.T) {
 	eventually(t, "an answer", func() bool { return enter() == nil })
 }
 
-// Without a notification, holders and waiters would learn of a change only with the next renewal. A TryAcquire of a taken lock notifies no
-// process, writes nothing and locks no row. Otherwise it would need a transaction ID and wait for the disk.
+// Without a notification, holders and waiters would learn of a change only from the next renewal. A TryAcquire of a taken lock notifies no
+// process, writes nothing and locks no row. If it did, it would need a transaction ID and wait for the disk.
 func TestWhoIsConcernedIsTold(t *testing.T) {
 	t.Parallel()
 	pool := poolAt(t, database(t))
@@ -143,7 +143,7 @@ func TestWhoIsConcernedIsTold(t *testing.T) {
 			pgx.QueryExecModeSimpleProtocol)
 	}
 	need.OK(t, err)
-	// In this test, each contender has a letter as its name. The letter is the last character of its ID.
+	// In this test, the name of a contender is a letter, which is the last character of its ID.
 	id := func(name string) string { return "00000000-0000-4000-8000-00000000000" + name }
 	enter := func(name, session, old string) string {
 		return fmt.Sprintf("SELECT tierlock.enter('/q', '%s', '%s', false, 0, %s, false)", id(name), session, old)
@@ -269,7 +269,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	})
 }
 
-// The clock of the server was ahead when the server was started or promoted, and was then set right.
+// The clock may be ahead when the server is started or promoted, and then be set right. The grace period must not become longer.
 func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
@@ -283,7 +283,7 @@ func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	}
 }
 
-// The tables of the schema have no rows, as after TRUNCATE, or after a restore of a dump that pg_dump --schema-only has made.
+// The tables of the schema may have no rows, as after TRUNCATE, or after a restore of a dump by pg_dump --schema-only. Locks still work.
 func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -295,13 +295,13 @@ func TestSchemaWithoutItsRowsServes(t *testing.T) {
 	const longest = "SELECT longest_ms FROM tierlock.grace_period WHERE locks = 'tables'"
 	need.Equal(t, "the longest TTL", ask[int64](t, pool, longest), ttl.Milliseconds())
 	exec(t, pool, empty)
-	mustRelease(t, p.mustAcquire(t)) // the process has a session again, and no other process has a lease
+	mustRelease(t, p.mustAcquire(t)) // the process has opened a new session, and no other process has a lease
 	need.Equal(t, "contenders are left", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 0)
 }
 
-// A renewal does more than renew its own session. It records the longest TTL, even if an operator has reset the record while processes run.
-// It deletes sessions that expired long ago and have no contenders. It does not delete the contenders of other expired sessions, because
-// their successors would not be notified. It returns their IDs.
+// A renewal also records the longest TTL, even if an operator has reset that record. It deletes sessions that expired long ago and have no
+// contenders. For other expired sessions, it returns the IDs of their contenders. It does not delete these, because their successors would
+// not be notified.
 func TestRenewalSeesToOthers(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))

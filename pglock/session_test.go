@@ -16,8 +16,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// For longer than a lease, two things block the program: a guarded transaction uses all connections of the program's pool, and a
-// transaction of another program locks the queue. Renewals still succeed.
+// For longer than a lease, a guarded transaction uses all connections of the program's pool, and a transaction of another program locks the
+// queue. Renewals still succeed.
 func TestRenewalsWaitForNobody(t *testing.T) {
 	t.Parallel()
 	locks := need.Get(New(t.Context(), poolAt(t, sharedURL(t), func(c *pgxpool.Config) { c.MaxConns = 1 }), tier.WithLeaseTTL(ttl)))(t)
@@ -37,7 +37,7 @@ func TestRenewalsWaitForNobody(t *testing.T) {
 	mustRelease(t, hold)
 }
 
-// One request renews all locks of a process, no matter how many there are.
+// One request renews all locks of a process, for any number of locks.
 func TestOneRenewalIsForAllLocks(t *testing.T) {
 	t.Parallel()
 	begun, p := time.Now(), start(t, tier.WithLeaseTTL(unhurried))
@@ -61,10 +61,10 @@ func TestOneRenewalIsForAllLocks(t *testing.T) {
 	need.AtMost(t, "requests for renewals", requests.Load(), rounds+int64(time.Since(begun)/(unhurried/4)))
 }
 
-// Notifications may get lost without an error. The next renewal then shows what they would have said.
+// Notifications may be lost without an error. The next renewal then reports the same changes.
 func TestNotificationsMayBeLost(t *testing.T) {
 	t.Parallel()
-	const slow = 4 * ttl // so that a busy machine neither loses the lease nor misses the limit
+	const slow = 4 * ttl // long, so that a busy machine keeps the lease and the limit
 	p, q := start(t, tier.WithLeaseTTL(slow)), start(t, tier.WithLeaseTTL(slow))
 	p.network.deaf.Store(true)
 	q.network.deaf.Store(true)
@@ -77,7 +77,7 @@ func TestNotificationsMayBeLost(t *testing.T) {
 }
 
 // A request without an answer may be executed after its contender was released. A standby that takes over may lack a release that the old
-// primary has acknowledged. In both cases the contender is removed. A request that is executed after the end of the session has no effect.
+// primary has acknowledged. The contender is then removed. A request that is executed after the end of its session has no effect.
 func TestLateRequestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -104,7 +104,7 @@ func TestLateRequestLeavesNothing(t *testing.T) {
 	need.Equal(t, "contenders of a session that is over", left(t, lockPath(t)), 0)
 }
 
-// A late request for permits takes no permits back. Permits at a path are independent of the lock there.
+// A late request for permits must not take released permits back. Permits at a path are independent of the lock at that path.
 func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))
@@ -125,7 +125,7 @@ func TestLateRequestForPermitsTakesNothingBack(t *testing.T) {
 	need.Equal(t, "three of two", ask[bool](t, outside(t), more, lockPath(t)+"-2", newID(), p.session(t)), false)
 }
 
-// The server accepts no more connections, and the process has only the connection that renews its session.
+// The server accepts no more connections, and the process has only the one that renews its session. A release must still succeed.
 func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -143,7 +143,7 @@ func TestReleaseAtAFullServerMakesWay(t *testing.T) {
 	need.Equal(t, "sessions, without which nothing is tested", ask[int](t, admin, alive, p.label), 1)
 }
 
-// On the connection that renews the session, no statement may wait for other transactions.
+// The connection that renews the session must not execute a statement that waits for other transactions.
 func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	pool := outside(t)
@@ -166,8 +166,8 @@ func TestWhatIsDroppedWaitsForNobody(t *testing.T) {
 	exec(t, pool, "SELECT tierlock.finish($1)", session)
 }
 
-// A process with many contenders has died. One renewal of another process removes all of them. If that took many renewals, processes that
-// wait behind another dead process would wait for all of these renewals.
+// After the death of a process with many contenders, one renewal of another process removes all of them. If that took many renewals, a
+// process that waits behind another dead process would have to wait longer.
 func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -176,13 +176,14 @@ func TestManyContendersOfADeadProcessAreRemovedWithOneRenewal(t *testing.T) {
 	exec(t, pool, `INSERT INTO tierlock.contender (path, token, id, session, reads, linger_ms)
 		SELECT '/dead/' || i, nextval('tierlock.token'), gen_random_uuid()::text, $1, false, 0 FROM generate_series(1, 450) i`, dead)
 	exec(t, pool, "UPDATE tierlock.session SET expires = '-infinity' WHERE id = $1", dead)
-	p.Renew() // without this, the next renewal comes after 15 s
+	p.Renew() // without this, the next renewal would come after 15 s
 	within(t, unhurried/5, "all of them are removed", func() bool {
 		return ask[int](t, pool, "SELECT count(*) FROM tierlock.contender WHERE session = $1", dead) == 0
 	})
 }
 
-// A server has memory for a few thousand locks. If a process used all of that memory when it ends, requests of other processes would fail.
+// A server has memory for a few thousand locks. If the end of one process used all of it, requests of other processes would fail. Therefore
+// the process removes its contenders a few at a time.
 func TestEndOfAProcessWithManyLocksTakesFewAtATime(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(unhurried))

@@ -13,7 +13,8 @@ import (
 
 const restartTokens = "ALTER SEQUENCE tierlock.token RESTART"
 
-// An operator can restart a sequence. Also, logical replication copies rows, but not the values of sequences.
+// The sequence of tokens may be set back: by an operator who restarts it, or by logical replication, which copies rows but not sequences.
+// Tokens must still follow the order.
 func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -34,8 +35,8 @@ func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	mustRelease(t, again)
 }
 
-// The server records the token at which reads of a queue start. If the sequence is set back, a contender could get a lower token, and no
-// read would show it.
+// The server records the token at which reads of a queue start. If the sequence is set back, a new contender could get a lower token, and
+// reads would skip it.
 func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
@@ -57,7 +58,7 @@ func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	need.AtLeast(t, "the token, beside what is recorded now", ask[int](t, pool, least), ask[int](t, pool, noted))
 }
 
-// A volume is set back to the same snapshot twice. The volume lacks the newest writes each time, and the server is started on it.
+// A volume is set back to the same snapshot twice, and the server is started on it. Each time, the newest writes are missing.
 func TestServerThatIsSetBackGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	s, url, _ := alone(t)
@@ -81,7 +82,7 @@ func TestServerThatIsSetBackGrantsNothingForALease(t *testing.T) {
 	}
 }
 
-// A holder that the server still has in its tables keeps the lock over a restart, and can hand it off.
+// A holder whose row the server still has keeps the lock over a restart, and can hand it off.
 func TestHolderKeepsItsLockOverAStartOfTheServer(t *testing.T) {
 	t.Parallel()
 	s, url, _ := alone(t)
@@ -93,7 +94,7 @@ func TestHolderKeepsItsLockOverAStartOfTheServer(t *testing.T) {
 	mustRelease(t, held)
 }
 
-// Monitoring tools may reset the statistics of the server. That begins no grace period.
+// Monitoring tools may reset the statistics of the server. That must not start a grace period.
 func TestStatisticsThatAreResetChangeNothing(t *testing.T) {
 	forEach(t, func(t *testing.T, f flavour) {
 		s, url, _ := alone(t)

@@ -32,7 +32,7 @@ type (
 	wait = waittest.Wait
 )
 
-// TestMain runs more tests at a time than there are processors, since tests mostly wait for leases.
+// TestMain runs more tests at a time than there are processors, because the tests mostly wait for leases.
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "4") // a flag on the command line overrides this
 	shared.Main(m)
@@ -120,7 +120,7 @@ type flavour struct {
 	name   string
 	front  func(context.Context, *pgxpool.Pool, ...tier.RegistryOption) (*tier.Registry, error)
 	open   func(*pgxpool.Pool, options) (*queue.Tier, error)
-	forget string // SQL that makes the server look like another one than before
+	forget string // SQL that makes the server look like another server
 }
 
 var (
@@ -140,7 +140,8 @@ func forEach(t *testing.T, test func(*testing.T, flavour)) {
 	}
 }
 
-// A process simulates a process that uses the library. It has a tier with its own pool, and a test can disturb the pool's connections.
+// A process stands for a process that uses the library. It has a tier with a pool of its own, and a test can disturb the connections of
+// that pool.
 type process struct {
 	*queue.Tier
 	pool    *pgxpool.Pool

@@ -43,8 +43,8 @@ const countWrites = `
 	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.contender FOR EACH ROW EXECUTE FUNCTION count_write();
 	CREATE TRIGGER count AFTER INSERT OR UPDATE OR DELETE ON tierlock.value FOR EACH ROW EXECUTE FUNCTION count_write();`
 
-// harness returns the harness with which the tier suite runs on a primary and its standbys. The primary acknowledges a write only when at
-// least one standby has it.
+// harness returns the harness with which the tier suite runs on a primary and its standbys. The primary acknowledges a write only when a
+// standby has it, too.
 func (f flavour) harness(t *testing.T, e *pgserver.Ensemble) tiertest.Harness {
 	o := newOperator(t, e)
 	left := func(path string) int { return o.look("SELECT count(*) FROM tierlock.contender WHERE path = $1", path) }
@@ -117,7 +117,7 @@ func (o *operator) check(err error) {
 	}
 }
 
-// look executes a query that returns a number. If there is no answer within a second, it returns a negative number, and the caller can try
+// look executes a query that returns a number. If no answer comes within a second, it returns a negative number, and its caller tries
 // again.
 func (o *operator) look(sql string, args ...any) int {
 	n, err := o.ask(time.Second, sql, args...)

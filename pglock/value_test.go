@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A program of the previous version works with the old and with the new schema. After the upgrade, its roles already have the rights for
-// values, which its next version needs.
+// A program of the previous version works with the old and the new schema. The upgrade gives its roles the rights for values, which its
+// next version needs.
 func TestUpgradeGivesValuesToTheRolesThatUseLocks(t *testing.T) {
 	t.Parallel()
 	url := database(t)
@@ -52,7 +52,7 @@ func TestStandbyLoadsNoValue(t *testing.T) {
 	need.WantMention(t, err, "recovery")
 }
 
-// An advisory lock and a lock in tables at the same path do not exclude each other. Each of them has its own value.
+// An advisory lock and a lock in tables at the same path do not exclude each other, and each has a value of its own.
 func TestAdvisoryLockHasAValueOfItsOwn(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t, database(t))
