@@ -21,7 +21,7 @@ func setUser(t *testing.T, user string, rules ...string) {
 	asks(t, server(t), "ACL SETUSER "+user+" "+strings.Join(rules, " "))
 }
 
-// locksOf starts a process whose client has the given user. It returns the registry and the log of the process.
+// locksOf starts a process whose client acts as this user. It returns the registry and the log of the process.
 func locksOf(t *testing.T, user string) (*tier.Registry, *logtest.Log) {
 	t.Helper()
 	log, logger := logtest.New(slog.LevelWarn)
@@ -38,7 +38,7 @@ func rulesIn(err error) []string {
 	return strings.Fields(rules)
 }
 
-// An error names ACL rules. Once a user has these rules, it gets locks. A server before Redis 7 does not name all missing permissions.
+// The error names ACL rules. A user with these rules gets locks. Servers before Redis 7 do not name all missing permissions.
 func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 	t.Parallel()
 	const all = "allkeys allchannels +@all "
@@ -88,7 +88,7 @@ func TestWhatErrorsSayToAllowIsAllThatIsNeeded(t *testing.T) {
 	const user = "minimal"
 	setUser(t, user, "reset on nopass +evalsha +eval")
 	locks, _ := locksOf(t, user)
-	for ctx := soon(t); ; { // first the error names commands, then channels and keys of records, then the keys of the lock
+	for ctx := soon(t); ; { // the error first names commands, then channels and keys of records, then the keys of the lock
 		hold, err := locks.Mutex(user).Acquire(ctx)
 		if err == nil {
 			mustRelease(t, hold)
@@ -107,7 +107,7 @@ func TestEveryCommandOfTheScriptsIsAskedFor(t *testing.T) {
 	}
 }
 
-// A permission that is revoked later is logged once; notifications are then replaced by heartbeats.
+// If a permission is revoked later, one line is logged. Heartbeats then replace the notifications.
 func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	t.Parallel()
 	const user = "deaf"
@@ -122,7 +122,7 @@ func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 		return err != nil && strings.Join(rulesIn(err), " ") == "+subscribe"
 	})
 	take(t, locks, user)
-	eventually(t, "a try succeeds", func() bool { // the key may be in a gap, in which it is left free for other libraries
+	eventually(t, "a try succeeds", func() bool { // the key may be in a gap, in which it is free for other libraries
 		hold, err := locks.Mutex(user).TryAcquire(soon(t))
 		return err == nil && hold.Release() == nil
 	})
@@ -134,7 +134,7 @@ func TestUserWhoMayNotSubscribeAnyMoreIsTold(t *testing.T) {
 	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "ACL SETUSER")), 1)
 }
 
-// A user can lose the right to publish at any time. The script notices that only after it has put the contender into the queue.
+// A user may lose the right to publish at any time. The script notices that only when it has already put the contender into the queue.
 func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	t.Parallel()
 	const user = "mute"
@@ -151,7 +151,7 @@ func TestScriptThatIsRefusedHalfwayMayHaveQueued(t *testing.T) {
 	setUser(t, user, "resetchannels")
 	a := mute.Do(soon(t), ask)
 	need.That(t, fmt.Sprintf("%+v, want that it was begun", a), a.Outcome == queue.Denied && a.Begun)
-	setUser(t, user, "allchannels -get") // a key that cannot be read does not count as a lock of another library
+	setUser(t, user, "allchannels -get") // without GET, the script does not take the key for a lock of another library
 	mute.beat([]queue.Ref{holder})
 	need.List(t, "the queue", left(t, holder.Path), holder.ID, ask.ID)
 	p.leaves(t, ask.Ref, holder)

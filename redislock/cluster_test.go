@@ -21,7 +21,8 @@ import (
 // clusterClient returns a client of a cluster. It ends with the test.
 func clusterClient(t *testing.T, c *redisserver.Cluster) *redis.ClusterClient {
 	t.Helper()
-	// With a smaller pool, the client could continue to dial after it was closed. It does that when as many connections have failed as
+	// This pool is large, because the client might otherwise still dial after it was closed. It does that when as many connections have
+	// failed as the pool has.
 	// the pool has.
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), PoolSize: 1000})
 	t.Cleanup(func() { client.Close() })
@@ -50,7 +51,7 @@ func firstLocks(t *testing.T, client *redis.ClusterClient) *tier.Registry {
 	return locks
 }
 
-// All keys of a lock are in one slot, and messages reach every process.
+// All keys of a lock are in one slot. Its messages reach every process, at any server.
 func TestLockInACluster(t *testing.T) {
 	t.Parallel()
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
@@ -67,13 +68,13 @@ func TestLockInACluster(t *testing.T) {
 	}
 }
 
-// If the keys of a script are in another slot than the lock, the error tells the user what to change.
+// If the keys of a script are in another slot than the lock, the error says what to change, and nothing is written.
 func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	client := clusterClient(t, childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true}))
 	locks := firstLocks(t, client)
 	for _, c := range []struct {
-		second, count string // the path of another lock and the key of the script; the first lock is {a}:1
+		second, count string // the path of another lock, and the key of the script; the first lock is at {a}:1
 		writes        bool
 	}{{"{b}:1", "{a}:count", false}, {"{a}:2", "{b}:count", false}, {"{a}:2", "{a}:count", true}} {
 		bundle := need.Get(tier.AcquireAll(soon(t), locks.Mutex("{a}:1"), locks.Mutex(c.second)))(t)
@@ -89,8 +90,8 @@ func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
 	}
 }
 
-// Each command sends a list of the known primaries. Former primaries are forgotten from time to time. Present primaries are then forgotten,
-// too, and their records are read again.
+// Each command sends a list of the known primaries, which must not grow without limit. Now and then, all primaries are forgotten, and the
+// records of the present ones are read again.
 func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	t.Parallel()
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
@@ -113,8 +114,8 @@ func TestPrimariesOfManyFailOversAreForgotten(t *testing.T) {
 	}
 }
 
-// A failover may lose any lock of one primary, but no lock of the other primaries. Only the paths of that primary have a grace period. Once
-// it has ended, each process can get the lock at each path.
+// A failover may lose locks of one primary only. Therefore only the paths of that primary have a grace period. After it, each process can
+// get the lock at each path.
 func TestGracePeriodInAClusterIsThatOfOnePrimaryForAllItsPaths(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]bool{"taken over": false, "killed": true}, func(t *testing.T, killed bool) {

@@ -26,8 +26,8 @@ func callsIn(t *testing.T, s *redisserver.Server, f func()) (n int) {
 	return n
 }
 
-// The cost of a heartbeat does not depend on how many other contenders are in the queue. The cost is the number of commands. It is compared
-// with the cost of heartbeats for contenders in as many different queues.
+// The number of commands in a heartbeat does not depend on how many other contenders are in the queue. It is compared with heartbeats for
+// as many contenders in different queues.
 func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -61,8 +61,8 @@ func TestHeartbeatCostsNoMoreAmongManyInOneQueue(t *testing.T) {
 	}
 }
 
-// For a reader, the script reads only a limited number of contenders ahead of it. Contenders farther ahead count as writers. If there is a
-// writer among those that were read, the view names it.
+// For a reader, the script reads only a limited number of contenders ahead of it, and takes those farther ahead for writers. If it has read
+// a writer, the view names that writer.
 func TestReaderSeesTheNearestAhead(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -90,8 +90,8 @@ func TestReaderSeesTheNearestAhead(t *testing.T) {
 	p.leaves(t, writer, reader)
 }
 
-// The script stores how many permits all contenders have or want in total. If an operator removes a contender from the queue, the script
-// corrects that sum.
+// The script stores the sum of the permits that all contenders have or want. If an operator removes a contender, the script corrects that
+// sum.
 func TestSumOfPermitsIsTrueAgainAfterARemoval(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))

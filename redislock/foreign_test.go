@@ -12,8 +12,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Other libraries send no notifications. A waiter therefore polls a lock of another library. It looks again when the lock expires, and at
-// the latest after a tenth of a second.
+// Other libraries send no notifications. A waiter therefore polls a lock of another library: when that lock expires, and at least every
+// tenth of a second.
 func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -21,13 +21,13 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	for expiry, again := range map[time.Duration]time.Duration{
 		time.Hour: 100 * time.Millisecond, 0: 100 * time.Millisecond, 90 * time.Millisecond: 91 * time.Millisecond,
 	} {
-		need.OK(t, outside(t).Set(soon(t), c.Path, "theirs", expiry).Err()) // an expiry of 0 means that the key never expires
+		need.OK(t, outside(t).Set(soon(t), c.Path, "theirs", expiry).Err()) // with an expiry of 0, the key never expires
 		v := p.stands(t, queue.Enter, c, 0)
 		if v.Again > again || expiry != 90*time.Millisecond && (v.Again < again || v.Has || v.Ahead != 1 || v.Nearest.ID != "theirs") {
 			t.Errorf("an expiry of %v: %+v", expiry, v)
 		}
 	}
-	// The value of the key is shown as one short line.
+	// Contenders shows the value of the key as one short line.
 	outside(t).Set(soon(t), c.Path, "\x1b[2J\n\u202e\xff"+strings.Repeat("x", 1<<20), 0)
 	all, err := p.at(t, c.Path).Contenders(soon(t))
 	need.That(t, fmt.Sprintf("%.300q, %v", fmt.Sprint(all), err),
@@ -37,7 +37,7 @@ func TestWhoWaitsForAForeignLockLooksAgainInTime(t *testing.T) {
 	p.leaves(t, c)
 }
 
-// An operator may delete or overwrite the key. The holder learns of it with the next heartbeat.
+// If an operator deletes or overwrites the key, the holder learns of it with the next heartbeat.
 func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -48,7 +48,7 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 		c := mustAcquire(t, p.at(t, lockPath(t)))
 		need.OK(t, strike(lockPath(t)))
 		eventually(t, "the loss", func() bool {
-			p.tier.Renew() // requested in each turn, because a renewal in progress may have read the key before
+			p.tier.Renew() // requested each time, because a renewal under way may have read the key before
 			return c.Err() != nil
 		})
 		need.Equal(t, name+": the cause of the loss", second.CauseOf(c.Err()), second.ByDeletion)
@@ -57,8 +57,8 @@ func TestHolderHearsThatItsKeyIsDeletedOrOverwritten(t *testing.T) {
 	}
 }
 
-// Between two holders of this package, the key is usually never free. But at intervals there is a gap of 25 ms in which it is free, so that
-// other libraries can take it. The interval is ten seconds, or a tenth of a second once a lock of another library was seen. The next
+// When the lock goes from one holder of this package to the next, the key is usually never free. But every ten seconds it is left free for
+// 25 ms, so that other libraries can take it. Once a lock of another library was seen, that happens every tenth of a second. The next
 // contender gets the lock after the gap, and its view shows when.
 func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 	t.Parallel()
@@ -89,7 +89,8 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 		gap, err := outside(t).HGet(soon(t), state, "gap").Int64()
 		d := time.Since(time.UnixMicro(gap))
 		need.That(t, fmt.Sprintf("the key was not left free: for the last time %v ago, %v", d, err), err == nil && d >= 0 && d <= time.Minute)
-		// Another library may hold its lock for less time than the gap. A waiter has to poll within the gap to see such a lock. Otherwise the
+		// Another library may hold its lock for less time than the gap lasts. A waiter has to poll within the gap to see such a lock.
+		// Otherwise the next gap would come only after ten seconds.
 		// next gap comes only after the long interval.
 		v := p.stands(t, queue.Look, a, 0)
 		need.That(t, fmt.Sprintf("in the gap: %+v, want another look soon", v), v.Has || v.Again <= 2*time.Millisecond)

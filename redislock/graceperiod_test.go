@@ -20,8 +20,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The script computes the length of the grace period from the record of the primary, the age of the primary, and the longest TTL of all
-// processes so far.
+// The script computes the length of the grace period. It depends on the record of the primary, on the primary's age, and on the longest TTL
+// of any process so far.
 func TestRecordOfAPrimary(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) string { return strconv.FormatInt(time.Now().Add(-d).UnixMicro(), 10) }
@@ -66,8 +66,8 @@ func TestRecordOfAPrimary(t *testing.T) {
 	})
 }
 
-// A server reports its age in whole seconds, so it may be up to a second older. Its clock may be set back to before its start. If a primary
-// was promoted, or has the data of another server, its age does not matter.
+// A server reports its age in whole seconds, and therefore may be a second older. Its clock may be set back to before its start. If a
+// primary was promoted, or has the data of another server, its age does not matter.
 func TestPrimaryIntroducesItself(t *testing.T) {
 	t.Parallel()
 	const id, none, other = "aaaaaaaa", "0000000", "000b000"
@@ -96,8 +96,8 @@ func informed(replication, server string) (source string) {
 	return source
 }
 
-// A proxy may hide the replication ID. Two primaries can then not be told apart, so opening a session fails with that reason. A server that
-// hides its age counts as one that was just started.
+// A proxy may hide the replication ID. Then a process cannot distinguish two primaries, and its session is refused with that reason. A
+// server that hides its age counts as just started.
 func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, hidden := range []string{"", `master_replid:aaaaaaaa\r\n`, `master_replid2:0000000\r\n`} {
@@ -111,18 +111,17 @@ func TestServerThatHidesWhatItIsIsRefused(t *testing.T) {
 	need.List(t, "the introduction of one without an age", words, "stranger", "aaaaaaaa", "0", "0")
 }
 
-// If another command of this process has read the record of a new primary meanwhile, meet does not read it again.
+// If another command of the process has already read the record of a new primary, meet does not read it again.
 func TestPrimaryThatIsKnownByNowIsNotAsked(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	words := need.Get(lockScript.run(soon(t), outside(t), nil, "meet", 0, 0, "", "", 0).StringSlice())(t)
-	p.client.Close() // any request would fail
+	p.client.Close() // from now on, any request would fail
 	wantErr(t, p.meet(soon(t), words), nil)
 }
 
-// In a grace period the script grants nothing: no lock that is free, and no shared lock beside readers. A contender that the old primary
-// has granted the lock, but that has not learned of it, does not get the lock either. A holder that has learned of its grant keeps the
-// lock.
+// In a grace period, the script grants neither a free lock nor a share of a lock beside readers. A contender that the old primary has
+// granted the lock does not get it either, if it has not learned of that. A holder that knows of its grant keeps the lock.
 func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
@@ -172,7 +171,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	need.Equal(t, "lines logged", len(log.Lines(slog.LevelWarn, "redislock: grace period; the store grants no lock until it ends")), 1)
 }
 
-// Only the first process can declare a server new, only for its first primary, and only once.
+// Only the first process can declare a server new, and only once, for the first primary.
 func TestNewServerHasNoGracePeriod(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, redisserver.Start, redisserver.Config{NoSync: true})
@@ -185,13 +184,13 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 		wantErr(t, need.ErrOf(locks.Mutex("x").Acquire(soon(t))), errUsed)
 		wantErr(t, locks.Err(), errUsed)
 	}
-	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))} { // nor for other processes
+	for _, p := range []*process{first, startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))} { // the same for another process
 		mustRelease(t, need.Get(p.at(t, "x").TryAcquire(soon(t)))(t))
 	}
-	refused() // because there is a record
+	refused() // refused because a record exists
 	first.declared.Store(false)
 	first.primaries.Clear()
-	if err := first.examine(soon(t)); err != nil { // as if the answer to its declaration was lost
+	if err := first.examine(soon(t)); err != nil { // repeats the declaration, as if its answer was lost
 		t.Errorf("said again: %v", err)
 	}
 	renew(t, s)
@@ -200,7 +199,7 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	err := need.ErrOf(first.at(t, "x").TryAcquire(soon(t)))
 	need.That(t, fmt.Sprintf("after a promotion: %v, want a grace period", err), errors.As(err, new(*second.GracePeriodError)))
 	asks(t, s, "FLUSHALL")
-	refused() // because the server was promoted
+	refused() // refused because the server was promoted
 	first.declared.Store(false)
 	first.primaries.Clear()
 	if v := first.stands(t, queue.Enter, first.anew("y"), 0); v.Has || !v.InGracePeriod || strings.Count(first.met(), "=") != 1 {
@@ -208,8 +207,8 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	}
 }
 
-// A primary that has lost contact with its replicas still accepts writes for a while, the lag. The grace period of the new primary is
-// longer by the lag. Therefore the old holder learns of its loss before another process is granted the lock.
+// A primary without contact to its replicas accepts writes for a while, the lag. The grace period of the new primary is longer by that lag.
+// The old holder therefore learns of its loss before another process gets the lock.
 func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	t.Parallel()
 	const lag = time.Second + rounding
@@ -226,7 +225,7 @@ func TestHolderAtAPrimaryThatWasReplacedKnowsOfItsLossFirst(t *testing.T) {
 	e.Isolate(old)
 	promoted := time.Now()
 	need.OK(t, e.Promote(replica))
-	b.wire.network.Isolate(2) // b must not connect to the old primary, which still acts as a primary
+	b.wire.network.Isolate(2) // keeps b from connecting to the old primary, which still acts as one
 	b.wire.reset()
 	next := mustAcquire(t, b.at(t, "x"))
 	wantErr(t, c.Err(), second.ErrLost)

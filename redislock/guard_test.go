@@ -36,7 +36,7 @@ func hold(t *testing.T, opts ...tier.RegistryOption) held {
 
 func (h held) contender() *queue.Contender { return waittest.Grant(h.Hold).(*queue.Contender) }
 
-// counts runs the script once. The argument "script" lets a wire recognize the request.
+// counts runs the script once. By the argument "script", a wire recognizes the request.
 func (h held) counts(ctx context.Context) error {
 	_, err := Eval(ctx, h.Hold, increment, []string{counter(h.t)}, "script")
 	return err
@@ -81,7 +81,8 @@ func TestEvalRunsAScriptWithItsKeysAndArguments(t *testing.T) {
 	counted(t, "")
 }
 
-// The server decides whether the holder still has the lock, even if the holder does not know of its loss. The answer ends the hold at once.
+// The server decides whether the holder still has the lock, even if the holder does not know of its loss. The answer then ends the hold at
+// once.
 func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]func(path, id string) error{
@@ -105,7 +106,7 @@ func TestEvalDoesNothingOnceTheLockIsAnothers(t *testing.T) {
 	})
 }
 
-// Eval runs the script for each reader that holds the lock, even behind another reader. It does not run the script for a waiter.
+// Eval runs the script for each reader that holds the lock, also for one behind another reader. For a waiter it does not run the script.
 func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
@@ -123,8 +124,8 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	b.leaves(t, waits)
 }
 
-// A client may repeat a script that was executed, and a server may execute one late. Scripts of one hold are therefore sent one after
-// another.
+// A client may repeat a script that was executed, and a server may execute a script late. The scripts of a hold are therefore sent one
+// after another, and each runs once.
 func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
 	h := hold(t)
@@ -146,13 +147,13 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	wantErr(t, err, errAgain)
 	wantErr(t, err, tier.ErrUnknown)
 	need.That(t, "not idle although it is known what became of it", c.Idle())
-	// The hold may have been released while the script waited for others.
+	// The hold may have been released while the script waited for others. Then the script is not sent.
 	given := func() error { return tier.ErrReleased }
 	_, outcome, err := h.process.write([]*queue.Contender{c}, given, increment, []string{counter(t)}, nil)
 	need.Equal(t, "given up: the outcome", outcome, queue.Failed)
 	need.WantErr(t, "given up", err, tier.ErrReleased)
 	counted(t, "20")
-	// The lock is not handed off within the process until the outcome of the script is known.
+	// Until the outcome of the script is known, the lock is not handed off within the process.
 	h.process.wire.on("script", func() bool { return true })
 	err = h.counts(soon(t))
 	wantErr(t, err, tier.ErrUnknown)

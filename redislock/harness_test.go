@@ -19,7 +19,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A process simulates a process that uses the library. It has a store with its own client, and a test can disturb the client's connections.
+// A process stands for a process that uses the library. It has a store with a client of its own, and a test can disturb the connections of
+// that client.
 type process struct {
 	*store
 	client *redis.Client
@@ -47,7 +48,7 @@ func launch(t testing.TB, addrs []string, opts ...tier.RegistryOption) *process 
 	return p
 }
 
-// end ends the process without a request to Redis, because it closes the client first.
+// end ends the process without a request to Redis, because it closes the client before the tier.
 func (p *process) end() {
 	p.client.Close()
 	p.wire.reset()
@@ -97,7 +98,7 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// sever blocks all traffic in both directions, without an error. heal breaks the old connections, and delivers what was sent meanwhile.
+// sever blocks all traffic in both directions, without an error. heal breaks the old connections, and delivers what was sent before.
 func (w *wire) sever() (heal func()) {
 	w.network.Isolate(0)
 	return sync.OnceFunc(func() {
@@ -137,9 +138,9 @@ func (w *wire) listens() bool {
 	return false
 }
 
-// on sets a rule for messages to the process. kind selects them: the name of an operation selects the answers to it, "message" selects
-// Pub/Sub messages, and "all" selects all messages that do not keep the session alive. If the function rule returns true, the message is
-// lost, and its connection breaks.
+// on sets a rule for messages to the process. The name of an operation as kind selects the answers to it, "message" selects Pub/Sub
+// messages, and "all" selects all messages that do not keep the session alive. If rule returns true, the message is lost, and its
+// connection breaks.
 func (w *wire) on(kind string, rule func() (lose bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +172,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			kind = op
 		}
 	}
-	if bytes.Contains(b, []byte(records)) { // a process without contenders renews its session with such a request
+	if bytes.Contains(b, []byte(records)) { // a process without contenders renews its session with this request
 		kind = "beat"
 	}
 	c.kind.Store(kind)

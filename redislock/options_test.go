@@ -42,7 +42,7 @@ func TestClientsThatCannotDoAreRefused(t *testing.T) {
 	}
 }
 
-// Each lock has its own queue. The permits at the same path have another queue.
+// Each path has a queue for its lock, and another one for its permits.
 func TestPathsOfLocks(t *testing.T) {
 	of := make(map[string]string)
 	for path, ok := range map[string]bool{
@@ -61,14 +61,14 @@ func TestPathsOfLocks(t *testing.T) {
 	}
 }
 
-// The server's settings are checked when a session begins.
+// When a session begins, the process checks the server's settings, and warns of those that may break promises.
 func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 2, redisserver.Config{NoSync: true})
 	for _, tt := range []struct{ command, want string }{
 		{"PING", "min-replicas-to-write"},
 		{"CONFIG SET min-replicas-to-write 1", ""},
-		{"CONFIG SET maxmemory-policy allkeys-lru", ""}, // without a limit on memory, nothing is evicted
+		{"CONFIG SET maxmemory-policy allkeys-lru", ""}, // without a limit on memory, no key is evicted
 		{"CONFIG SET maxmemory 100mb", "maxmemory-policy"},
 	} {
 		asks(t, e.Members[0], tt.command)
@@ -102,7 +102,7 @@ func TestErrorsOfTheServerAreToldApart(t *testing.T) {
 	}
 }
 
-// If a server refuses a request temporarily, or does not answer, the error names its address.
+// If a server refuses a request temporarily, or does not answer it, the error names the address of the server.
 func TestErrorsNameTheServer(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})

@@ -18,13 +18,13 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// When the clock of the server is set back, tokens still grow, and the key is not kept free for long.
+// If the clock of the server is set back, tokens still grow, and the key does not stay free for long.
 func TestClockOfTheServerMayBeSetBack(t *testing.T) {
 	t.Parallel()
 	l := start(t).at(t, lockPath(t))
 	first := mustAcquire(t, l)
 	mustRelease(t, first)
-	ahead := first.Token() + time.Hour.Microseconds() // as if the clock had been an hour ahead before
+	ahead := first.Token() + time.Hour.Microseconds() // as if the clock had been an hour ahead until now
 	need.OK(t, outside(t).HSet(soon(t), keysOf(lockPath(t))[3], "last", ahead, "gap", ahead).Err())
 	g := need.Get(l.TryAcquire(soon(t)))(t)
 	need.Equal(t, "the token", g.Token(), ahead+1)
@@ -91,7 +91,7 @@ func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	need.Equal(t, "the key of a lock that nobody has says", key(t, b.Path), "")
 }
 
-// A message tells the holder that a process waits. Another message tells the next waiter that it has the lock. Both arrive long before the
+// A message tells the holder that a process waits, and another one tells the next waiter that it has the lock. Both arrive long before the
 // next heartbeat.
 func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	t.Parallel()
@@ -104,8 +104,8 @@ func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	mustRelease(t, next.Must(t))
 }
 
-// Redis delivers each message at most once. If a message is lost, the next heartbeat shows what it would have said. A connection that has
-// broken without an error is replaced.
+// Redis delivers each message at most once. If a message is lost, the next heartbeat reports the same change. A connection that has broken
+// without an error is replaced.
 func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	t.Parallel()
 	a, b := start(t), start(t)
@@ -117,7 +117,7 @@ func TestLostMessageIsMadeUpForByAHeartbeat(t *testing.T) {
 	eventually(t, "it listens again", b.wire.listens)
 }
 
-// Right after a subscription, the session is renewed. The renewal shows what messages before the subscription would have said.
+// A renewal follows each subscription at once. It reports what messages before the subscription would have reported.
 func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -131,7 +131,7 @@ func TestSubscriptionHasTheSessionRenewed(t *testing.T) {
 	mustRelease(t, c)
 }
 
-// The client must not repeat a release by itself. The second answer would say that the contender was not found, which looks like a loss.
+// The client must not repeat a release by itself. The second answer would not find the contender, which looks like a loss.
 func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -141,7 +141,7 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	mustRelease(t, c)
 	wantErr(t, c.Err(), second.ErrReleased)
 	need.That(t, "no answer was lost", lost)
-	// A cluster client repeats requests even if it is told not to.
+	// A cluster client repeats requests even if its options forbid that.
 	for client, want := range map[redis.UniversalClient]queue.Removal{
 		new(redis.Client): queue.Missing, new(redis.ClusterClient): queue.Removed,
 	} {
@@ -151,8 +151,8 @@ func TestReleaseWhoseAnswerIsLostIsNoLoss(t *testing.T) {
 	}
 }
 
-// A server that evicts keys may delete the leases of a queue, but not the queue. All keys of a lock that the script creates again expire,
-// long after their last use.
+// A server that evicts keys may delete the leases of a queue, and keep the queue. The script creates the other keys again. All of them
+// expire, long after their last use.
 func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	t.Parallel()
 	p, outside := start(t, tier.WithLeaseTTL(long)), outside(t)
@@ -178,8 +178,8 @@ func TestNothingStaysThoughLeasesWereForgotten(t *testing.T) {
 	p.leaves(t, b, c)
 }
 
-// A renewal sends one heartbeat for each contender, in pipelines. Each pipeline may take as long as any other request. If Redis refuses a
-// heartbeat, only its own contender is lost.
+// A renewal sends one heartbeat for each contender, in pipelines. Each pipeline may take as long as any other request. If Redis refuses one
+// heartbeat, only the contender of that heartbeat is lost.
 func TestRoundOfManyHeartbeats(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -190,33 +190,33 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 		all = append(all, p.anew(lockPath(t)))
 	}
 	over, cancel := context.WithCancel(t.Context())
-	cancel() // by then, an ordinary request would have timed out
+	cancel() // any other request would have timed out by now
 	a := p.Do(over, queue.Command{Op: queue.Beat, Among: all})
 	need.Must(t, fmt.Sprintf("%d views of %d, %v", len(a.Views), len(all), a.Err), a.Outcome == queue.Done && len(a.Views) == len(all))
 	need.That(t, "what is refused was renewed", !a.Views[0].Known && a.Views[0].Err != nil)
 	need.That(t, "what is well does not stay", a.Views[1].Known && a.Views[1].Err == nil)
 }
 
-// If Redis has not answered for a TTL, the leases may have ended. Later heartbeats therefore renew no leases, and the session ends.
+// If Redis has not answered for a TTL, the leases may have ended. Later heartbeats must not renew them, and the session ends.
 func TestSessionIsOverAfterALeaseOfSilence(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
 	for _, among := range [][]queue.Ref{nil, {p.anew(lockPath(t))}} {
-		eventually(t, "the session is over", func() bool { // repeated, because the process may have renewed the session itself meanwhile
+		eventually(t, "the session is over", func() bool { // repeated, because the process may have renewed the session itself
 			p.heard.Store(int64(p.tier.Now() - long - 1))
 			return p.Do(soon(t), queue.Command{Op: queue.Beat, Among: among}).Outcome == queue.Expired
 		})
 	}
 }
 
-// taker returns a contender for permits of the test's semaphore. of is the total number of permits. The contender has not entered yet.
+// taker returns a contender for permits of the test's semaphore, which has not entered the queue yet. of is the total number of permits.
 func (p *process) taker(t *testing.T, of int) queue.Ref {
 	c := p.anew(lockPath(t))
 	c.Permits = of
 	return c
 }
 
-// A client may send any request twice, and a request may be late.
+// A client may send any request twice, and a request may be late. Neither may give a contender more permits than it has asked for last.
 func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -232,7 +232,7 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 		r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: p.taker(t, 5), Weight: 1})
 		need.Equal(t, "a try while somebody waits", r.Outcome, queue.Locked)
 	}
-	for _, weight := range []int{3, 3, 2, 4} { // the last command is late: by then, b has its permits
+	for _, weight := range []int{3, 3, 2, 4} { // the last command is late: b already has its permits
 		p.stands(t, queue.Weigh, a, weight)
 	}
 	all := need.Get(p.tier.Semaphore(a.Path, 5, second.Options{}))(t)
@@ -250,7 +250,7 @@ func (p *process) leaves(t *testing.T, all ...queue.Ref) {
 	}
 }
 
-// A message tells the first waiter how many permits are free and how many wait, without a request.
+// A message tells the first waiter how many permits are free and how many contenders wait. The waiter needs no request for that.
 func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))
@@ -274,20 +274,20 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 	tells(first, queue.View{Waiting: 1})
 	p.stands(t, queue.Weigh, holder, 4)
 	tells(first, queue.View{Waiting: 1, Free: 1})
-	p.stands(t, queue.Weigh, second, 1) // the view of the first waiter stays the same
+	p.stands(t, queue.Weigh, second, 1) // the view of the first waiter does not change
 	p.stands(t, queue.Weigh, holder, 1)
 	tells(first, queue.View{Has: true, Waiting: 1})
 	tells(second, queue.View{})
 	p.stands(t, queue.Enter, third, 2)
 	tells(second, queue.View{Waiting: 1})
-	p.does(t, queue.Command{Op: queue.Enter, Ref: p.taker(t, 5), Weight: 2, Old: second}) // the number of waiters stays the same
+	p.does(t, queue.Command{Op: queue.Enter, Ref: p.taker(t, 5), Weight: 2, Old: second}) // the number of waiters does not change
 	tells(third, queue.View{Waiting: 1})
 	p.leaves(t, holder)
 	tells(third, queue.View{Waiting: 1, Free: 1})
 }
 
-// A server that evicts keys may lose how many permits the contenders have. They then count as having all permits. No other process gets
-// permits until they have left.
+// A server that evicts keys may lose how many permits each contender has. Each contender then counts as having all permits. Other processes
+// get none until these contenders have left.
 func TestForgottenWeightsCountAsAll(t *testing.T) {
 	t.Parallel()
 	p := start(t, tier.WithLeaseTTL(long))

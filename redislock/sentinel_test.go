@@ -76,8 +76,8 @@ func startSentinels(t *testing.T, e *redisserver.Ensemble) *child.Ensemble {
 	return sentinels
 }
 
-// figure returns the number that follows a name in the state of a sentinel. The numbers may be too high, because a sentinel also counts
-// former sentinels that were restarted on another port.
+// figure returns the number that follows a name in the state of a sentinel. It may be too high, because a sentinel also counts former
+// sentinels that were restarted on another port.
 func figure(state []string, name string) int {
 	if i := slices.Index(state, name); 0 <= i && i+1 < len(state) {
 		n, _ := strconv.Atoi(state[i+1])
@@ -86,8 +86,7 @@ func figure(state []string, name string) int {
 	return 0
 }
 
-// The sentinels promote a replica by themselves. During the grace period of the new primary, no lock is granted. After it, locks are
-// granted.
+// Sentinels promote a replica by themselves. The new primary grants no lock in its grace period, and grants locks after it.
 func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsGracePeriod(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 3, redisserver.Config{NoSync: true})
@@ -107,10 +106,10 @@ func TestSentinelsPromoteAReplicaAndNothingIsGrantedInItsGracePeriod(t *testing.
 				return
 			}
 			grants[i] = time.Now()
-			hold.Release() // a slow machine may lose it
+			hold.Release() // on a slow machine the lock may be lost
 		})
 	}
-	var unpromoted time.Time // when the replica was last seen before its promotion; zero if it was promoted very quickly
+	var unpromoted time.Time // when the replica was last seen before its promotion; zero if the promotion was very quick
 	eventually(t, "a replica is promoted", func() bool {
 		asked := time.Now()
 		for _, s := range e.Members[1:] {

@@ -30,12 +30,12 @@ type silence struct{}
 func (silence) Printf(context.Context, string, ...any) {}
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // the client would log that connections break
+	redis.SetLogger(silence{}) // the client would log each connection that breaks
 	shared.Main(m)
 }
 
-// ttl is the TTL of processes in tests that wait for the end of a lease or for a heartbeat. long is the TTL in tests in which no lease may
-// end, and no heartbeat may change the result.
+// ttl is the TTL in tests that wait for the end of a lease, or for a heartbeat. long is the TTL in tests in which no lease may end, and in
+// which a heartbeat must not change the result.
 const ttl, long = 3 * time.Second, 10 * time.Minute
 
 // shared is the Redis server that all tests share, with a client that belongs to no process.
@@ -58,7 +58,7 @@ type site struct {
 func server(t testing.TB) *redisserver.Server { return shared.Get(t).server }
 func outside(t testing.TB) *redis.Client      { return shared.Get(t).client }
 
-// ownServer starts a server for one test. Its record says that the primary began long ago, so there is no grace period.
+// ownServer starts a server for one test. Its record says that the primary took over long ago. Therefore it has no grace period.
 func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	t.Helper()
 	s := childtest.Start(t, redisserver.Start, config)
@@ -66,7 +66,7 @@ func ownServer(t *testing.T, config redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// remember writes a record to the server that says that the primary began long ago. The server then has no grace period.
+// remember writes a record that says that the primary took over long ago. The server then has no grace period.
 func remember(addr string) error {
 	info, err := redisserver.Ask(addr, "INFO", "replication")
 	if err != nil {
@@ -129,7 +129,7 @@ func (p *process) with(t *testing.T, path string, o second.Options) lock {
 	return waittest.At(t, p.tier, path, o)
 }
 
-// anew returns a contender that has not entered yet. The tier of the process does not know it, so it is never renewed.
+// anew returns a contender that has not entered the queue. The tier of the process does not know it, and never renews it.
 func (p *process) anew(path string) queue.Ref { return queue.Ref{Path: path, ID: p.Name("")} }
 
 // does sends a command once, and checks that it is executed.

@@ -83,7 +83,8 @@ func leaderOf(e *redisserver.Ensemble) string {
 	return ""
 }
 
-// forSuite returns the process in the form that the suite needs. The suite closes no clients.
+// forSuite returns the process in the form that the suite needs. Its Close also closes the client, because the suite closes only
+// registries.
 func (p *process) forSuite() *tiertest.Process {
 	return &tiertest.Process{
 		Tier:     withClient{p.tier, p},
@@ -107,9 +108,9 @@ func (p withClient) Close() error {
 	return nil
 }
 
-// writesIn counts the transactions in the append-only file of a server. The server writes to that file before it answers. Transactions that
-// only renew leases do not count. In the file, a command begins with "*" and the number of its words. Each word follows its length. No
-// value in the tests begins with a star.
+// writesIn counts the transactions in the append-only file of a server, which the server writes before it answers. Transactions that only
+// renew leases do not count. In the file, a command begins with "*" and the number of its words, and each word follows its length. No value
+// in the tests begins with a star.
 func writesIn(addr string) (n int64, err error) {
 	dir, err := redisserver.Ask(addr, "CONFIG", "GET", "dir")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A replica refuses the command that makes a value persistent, and its data may be old. Load must therefore ask the primary.
+// A replica refuses the command that makes a value persistent, and its data may be old. Load therefore has to ask the primary.
 func TestValueStaysAndOnlyAPrimaryLoadsIt(t *testing.T) {
 	t.Parallel()
 	h := hold(t)
@@ -54,14 +54,14 @@ func TestFirstSaveWarnsOfAServerThatMayEvictValues(t *testing.T) {
 	}
 }
 
-// A job must not run twice because its ledger was evicted.
+// If a server may evict the ledger of a slot, a job could run twice. Therefore slots refuse such a server.
 func TestSlotsRefuseAServerThatMayEvictTheirLedger(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t, redisserver.Config{NoSync: true})
 	asks(t, s, "CONFIG SET maxmemory 100mb")
 	runs := func(policy string) (runs int, err error) {
 		asks(t, s, "CONFIG SET maxmemory-policy "+policy)
-		asks(t, s, "ACL SETUSER default -config") // the policy is known without this permission
+		asks(t, s, "ACL SETUSER default -config") // the process knows the policy even without this permission
 		defer asks(t, s, "ACL SETUSER default +config")
 		ctx, cancel := context.WithCancel(soon(t))
 		defer cancel()
@@ -82,7 +82,7 @@ func TestSlotsRefuseAServerThatMayEvictTheirLedger(t *testing.T) {
 	n, err := runs("allkeys-lru")
 	need.Equal(t, "slots with allkeys-lru", n, 0)
 	need.WantMention(t, err, "slots: /allkeys-lru: ", s.Addr(), "maxmemory-policy is allkeys-lru", "set it to noeviction")
-	asks(t, s, "CONFIG SET maxmemory 0") // nothing is evicted without a limit
+	asks(t, s, "CONFIG SET maxmemory 0") // without a limit on memory, no key is evicted
 	n, err = runs("allkeys-lru")
 	wantErr(t, err, context.Canceled)
 	need.Equal(t, "slots with allkeys-lru, without a limit", n, 1)
@@ -99,7 +99,7 @@ func TestPolicyThatIsNotShownWarnsAndRefusesNothing(t *testing.T) {
 	eventually(t, "a warning", func() bool { return len(log.Lines(slog.LevelWarn, "does not show its maxmemory-policy")) == 1 })
 }
 
-// In a cluster, one primary that may evict values is enough.
+// If one primary of a cluster may evict values, the whole cluster counts as one that may.
 func TestWorstPolicyOfAClusterCounts(t *testing.T) {
 	for _, c := range [][3]string{
 		{"", "", ""}, {"", unread, unread}, {unread, unread, unread}, {"", "allkeys-lru", "allkeys-lru"}, {unread, "allkeys-lfu", "allkeys-lfu"},

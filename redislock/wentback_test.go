@@ -16,8 +16,8 @@ import (
 )
 
 // A server may lose its newest data in several ways, which the documentation of the package lists. Some of them restart the server or make
-// it a primary again. The server then grants nothing for the time of a lease. After a flush, a holder learns of its loss with the next
-// heartbeat. Other processes may get the lock before that.
+// it a primary again; it then grants nothing for the time of a lease. After a flush, a holder learns of its loss only with the next
+// heartbeat, and other processes may get the lock before that.
 func TestWaysToLoseTheNewestData(t *testing.T) {
 	t.Parallel()
 	restart := func(t *testing.T, s *redisserver.Server, whileDown func()) {
@@ -60,7 +60,7 @@ func TestWaysToLoseTheNewestData(t *testing.T) {
 		held := mustAcquire(t, p.at(t, "x"))
 		c.lose(t, s, files, older)
 
-		q := p // knows the primary, and has not learned of the flush
+		q := p // this process knows the primary, and has not learned of the flush
 		if c.noticed {
 			q = startAt(t, []string{s.Addr()}, tier.WithLeaseTTL(long))
 		}
