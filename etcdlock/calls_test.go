@@ -16,7 +16,7 @@ import (
 
 var errDropped = status.Error(codes.Unavailable, "dropped")
 
-// Calls record the requests of a process. A rule may decide what happens to one.
+// A calls value records the requests of a process. Rules decide what happens to single requests.
 type calls struct {
 	mu     sync.Mutex // guards the fields below
 	counts map[string]int
@@ -25,11 +25,11 @@ type calls struct {
 	cut    chan struct{} // closed when the connection is healed; nil while it is not severed
 
 	streams []*stream
-	watches []int64                           // the revisions at which watches were requested to begin; 0 for the present one
-	created func(*etcdserverpb.WatchResponse) // is called when the next watch has begun; nil for no call
+	watches []int64                           // the revisions at which watches start; 0 for the present one
+	created func(*etcdserverpb.WatchResponse) // called when the next watch has started; nil: no call
 }
 
-// A rule is called with each request of a method. It returns true if the request needs no further handling. It may have sent the request.
+// A rule is called with each request of a method. It returns true if it has dealt with the request, for which it may have sent it.
 type rule func(call) (handled bool, err error)
 
 type call struct {
@@ -38,7 +38,7 @@ type call struct {
 	send  func(context.Context) error
 }
 
-// sever blocks all requests and messages in both directions, without an error. When heal is called, blocked requests fail.
+// sever blocks all requests and messages in both directions, without an error. When heal is called, the blocked ones fail.
 func (c *calls) sever() (heal func()) {
 	cut := make(chan struct{})
 	c.mu.Lock()
@@ -52,7 +52,7 @@ func (c *calls) sever() (heal func()) {
 	})
 }
 
-// through calls f, which sends or receives something. If the connection is severed, it blocks until heal is called, and then fails.
+// through calls f, which sends or receives something. While the connection is severed, it blocks. When heal is called, it fails.
 func (c *calls) through(ctx context.Context, f func() error) error {
 	if err := c.blocked(ctx); err != nil {
 		return err
@@ -95,7 +95,8 @@ func (c *calls) loses(method string) bool {
 
 func keeps(method string) bool { return strings.HasPrefix(method, "Lease") || method == "Status" }
 
-// nameOf returns the name of a request. That is its method, except for a transaction that only deletes a key, which has another name.
+// nameOf returns the name by which rules and counts refer to a request. This is its method, except for a transaction that only deletes a
+// key.
 func nameOf(method string, req any) string {
 	if txn, ok := req.(*etcdserverpb.TxnRequest); ok && len(txn.Success) == 1 && txn.Success[0].GetRequestDeleteRange() != nil {
 		return "DeleteRange"
@@ -215,7 +216,7 @@ func (c *calls) on(method string, r rule) {
 	c.rules[method] = append(slices.Clip(c.rules[method]), r)
 }
 
-// once makes handle decide what happens to the n-th request of a method from now. The returned channel is closed when that request is made.
+// once lets handle decide about the n-th request of a method from now on. The returned channel is closed when that request is made.
 func (c *calls) once(method string, n int, handle func(call) error) <-chan struct{} {
 	met := make(chan struct{})
 	var mu sync.Mutex
@@ -233,7 +234,7 @@ func (c *calls) once(method string, n int, handle func(call) error) <-chan struc
 	return met
 }
 
-// drop makes the answer to the next request of a method get lost. The request is executed.
+// drop loses the answer to the next request of a method. The request itself is executed.
 func (c *calls) drop(method string) <-chan struct{} {
 	return c.once(method, 1, func(one call) error {
 		if err := one.send(one); err != nil {
@@ -243,7 +244,7 @@ func (c *calls) drop(method string) <-chan struct{} {
 	})
 }
 
-// delay makes the next request of a method fail as if there was no answer. The request is executed later, when deliver is called.
+// delay makes the next request of a method fail as if it had got no answer. The request is executed later, when deliver is called.
 func (c *calls) delay(t *testing.T, method string) (met <-chan struct{}, deliver func()) {
 	return c.resend(t, method, func(call) error { return errDropped })
 }

@@ -41,7 +41,7 @@ func TestTxnTakesEffectWhileTheLockIsOurs(t *testing.T) {
 	wantData(t, "1")
 }
 
-// After ErrUnknown, a caller has to read whether its write has taken effect. After ErrLost or a refusal, the write has had no effect.
+// After ErrUnknown, a caller has to read whether its write took effect. After ErrLost or a refusal, the write had no effect.
 func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -98,7 +98,7 @@ func TestErrorOfATxnSaysWhetherItsOutcomeIsKnown(t *testing.T) {
 	})
 }
 
-// The client panics for an invalid operation. It must do so in the caller's goroutine, which can recover.
+// The client panics for an invalid operation. The panic has to be in the caller's goroutine, where the caller can recover.
 func TestTxnThatIsNonePanicsInItsCaller(t *testing.T) {
 	t.Parallel()
 	hold := mustHold(t, tier.New(start(t)))

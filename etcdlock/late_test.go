@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// If a request is executed late and creates a key, an audit deletes the key before the end of its lease.
+// A request that is executed late may create a key. An audit deletes such a key before its lease ends.
 func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]func(t *testing.T, p *process, until context.Context){
@@ -35,7 +35,7 @@ func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	})
 }
 
-// When a queue is read, etcd walks the names of all deleted keys until it compacts its history. Acquisitions must therefore reuse names.
+// A read of the queue makes etcd walk the names of all deleted keys, until it compacts its history. Acquisitions therefore reuse names.
 func TestTurnsUseFewNames(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -44,7 +44,7 @@ func TestTurnsUseFewNames(t *testing.T) {
 	c := acquire(t, p.mutex(t))
 	for range 10 {
 		release(t, c)
-		between := acquire(t, other) // one lock reuses a name of another lock
+		between := acquire(t, other) // another lock may reuse the name of the first lock
 		used[c.Ref().ID], used[between.Ref().ID] = true, true
 		release(t, between)
 		c = acquire(t, p.mutex(t))
@@ -72,7 +72,7 @@ func TestNameIsNotUsedAgainWhileARequestMayStillBeApplied(t *testing.T) {
 	}
 }
 
-// The client repeats some requests by itself. A repeated request must not delete a later key with the same name.
+// The client repeats some requests by itself. A repeated request must not delete a later key of the same name.
 func TestRequestThatIsAppliedAgainDoesNotHitTheNextKeyOfThatName(t *testing.T) {
 	t.Parallel()
 	for what, method := range map[string]string{"release": "DeleteRange", "requeue": "Txn"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// costs calls f, and checks how many requests and writes f makes. No other test may write at the same time.
+// costs calls f, and checks how many requests and writes f makes. No other test may write in that time.
 func (p *process) costs(t *testing.T, what string, requests int, wrote int64, f func()) {
 	t.Helper()
 	before, revision := p.calls.count(""), writes(t)
@@ -60,7 +60,8 @@ func TestWhatALockCosts(t *testing.T) {
 	need.Empty(t, "left", left(t))
 }
 
-// The keys of locks at paths below have another slash after the prefix. They may sort before, among, and after the keys of the lock.
+// The key of a lock at a lower path has one more slash after the prefix. In the order of keys, it may come before, among, and after the
+// keys of the lock above.
 func TestLocksBelowAreOtherLocks(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
@@ -79,7 +80,7 @@ func TestLocksBelowAreOtherLocks(t *testing.T) {
 	}
 }
 
-// TryAcquire does not start again for each new key of a lock at a path below. Otherwise it would never end while such locks are busy.
+// While locks at lower paths are busy, new keys appear below the path all the time. TryAcquire must not start again for each of them.
 func TestTryBesideBusyLocksBelow(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []second.Mode{second.Exclusive, second.Reading} {
@@ -108,14 +109,14 @@ func TestKeyTellsOfItsOwner(t *testing.T) {
 	need.That(t, fmt.Sprintf("%+v", o), o.Token == c.Token() && o.ID == c.Ref().ID && o.Label == "<the label>" && o.Linger == 3*time.Second)
 }
 
-// The audit reads the keys under a lease, and finds out from each key which contender it belongs to.
+// The audit reads the keys of a lease, and has to find out from each key which contender it is.
 func TestContenderIsKnownByItsKey(t *testing.T) {
 	for _, ref := range []queue.Ref{{Path: "/a/b", ID: "x-1"}, {Path: "a", ID: "x-1", Reads: true}, {Path: "/a", ID: "x-1", Permits: 12}} {
 		need.Equal(t, "what a key is taken for", refOf(keyOf(ref)), ref)
 	}
 }
 
-// For each queue there are two cases. One computes the view of the last contender, and the other the views of all contenders.
+// Each queue is tested twice: with the view of the last contender, and with the views of all contenders.
 func TestViews(t *testing.T) {
 	key := func(ref queue.Ref, value string) place {
 		return placeOf(&mvccpb.KeyValue{Key: []byte(keyOf(ref)), CreateRevision: ref.Token, Value: []byte(value)})
@@ -146,7 +147,7 @@ func TestViews(t *testing.T) {
 // ownID returns an ID in the form of [store.Name].
 func ownID(first rune) string { return string(first) + strings.Repeat("A", 25) }
 
-// A key of another program excludes all contenders, even if its value looks like a value of this package.
+// A key of another program excludes all contenders, even if its value looks like one of this package.
 func TestForeignKeysLetNobodyPass(t *testing.T) {
 	reader := queue.Ref{Path: "/x", ID: ownID('B'), Token: 2, Reads: true}
 	for name, ours := range map[string]bool{
@@ -160,7 +161,8 @@ func TestForeignKeysLetNobodyPass(t *testing.T) {
 	}
 }
 
-// A key of another program may have characters that are replaced when they are displayed. Its name may also be part of another name.
+// The name of another program's key may contain characters that are replaced when they are displayed, and may be a part of another name.
+// Break still finds the key by its token.
 func TestBreakFindsAnyKeyByItsToken(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a\x07\nb", "read-\xff", "X", "7-"} {

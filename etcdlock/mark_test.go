@@ -24,7 +24,7 @@ func share(t *testing.T, c *queue.Contender) {
 	need.OK(t, c.Share(soon(t)))
 }
 
-// sharing returns a writer that has become a reader, with another reader right behind it.
+// sharing returns a writer that has become a reader, and another reader right behind it.
 func sharing(t *testing.T, p *process) (c *queue.Contender, reader *wait) {
 	t.Helper()
 	c = acquire(t, p.writer(t))
@@ -33,7 +33,7 @@ func sharing(t *testing.T, p *process) (c *queue.Contender, reader *wait) {
 	return c, reader
 }
 
-// A mark that is requested three times, or whose answer is lost, is written once.
+// A mark is written once, even if it is requested three times or its answer is lost.
 func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	p, q := start(t), start(t)
 	c, reader := sharing(t, p)
@@ -53,7 +53,7 @@ func TestMarksKeepThePlaceAndTheLease(t *testing.T) {
 	release(t, reader.Must(t), c)
 }
 
-// Each of the two writes keeps the field that the other has written.
+// Share and Revoke write different fields of one key. Each of them keeps what the other has written.
 func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	p, q := start(t), start(t)
@@ -151,8 +151,8 @@ func TestOthersCannotBeAsked(t *testing.T) {
 	need.Equal(t, "the version of their key", need.Get(outside(t).Get(soon(t), key))(t).Kvs[0].Version, 1)
 }
 
-// An Enter that is sent again reads less than the mirror. Its answer must therefore not replace what the mirror has shown, such as that a
-// process has asked for the lock.
+// An Enter that is sent again reads less than the mirror does. Its answer must not replace what the mirror knows, such as a request for the
+// lock.
 func TestAnEnterThatIsSentAgainKnowsNoMoreThanAtFirst(t *testing.T) {
 	t.Parallel()
 	p := start(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// If a watch begins at a past revision and anything was written since, etcd serves it from a loop that runs every 100 ms. Therefore the
-// watch begins at the present revision, and the queue is read after that.
+// If a watch starts at a past revision, and something was written since, etcd serves it from a loop that runs every 100 ms. Therefore the
+// watch starts at the present revision, and the queue is read after that.
 func TestHandOverWaitsForNoResync(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -67,8 +67,8 @@ func TestWaiterSurvivesACompaction(t *testing.T) {
 	release(t, w.Must(t))
 }
 
-// A read of the queue finds a change that no event has reported. The next watch then uses another stream, although other watches keep the
-// silent one open.
+// If a read of the queue finds a change without an event, the watch is silent. The next watch then uses another stream, although other
+// watches keep the silent one open.
 func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	t.Parallel()
 	p, q := start(t, tier.WithLeaseTTL(brief)), start(t)
@@ -83,13 +83,13 @@ func TestWaiterNoticesAWatchThatIsSilent(t *testing.T) {
 	reader, watches := queues(t, p.reader(t)), len(p.calls.begun())
 	eventually(t, "a watch", func() bool { return p.calls.count("Range") > 0 && len(p.calls.begun()) >= watches })
 	ended(t, "contended", holder.Contended().C())
-	p.calls.silence() // after the other watch has begun
+	p.calls.silence() // after the other watch has started
 	share(t, holder)
 	release(t, reader.Must(t), holder, after(t, keeps, elsewhere))
 	need.AtLeast(t, "other streams for watches", p.store.stream.Load(), 2)
 }
 
-// Servers before 3.5 report an expired token as a watch that is not permitted.
+// Servers before 3.5 report an expired token as a watch that is not permitted. That must not count as a refusal of the queue.
 func TestRefusalOfAWatchIsNoneOfTheQueue(t *testing.T) {
 	t.Parallel()
 	p := start(t)
@@ -134,7 +134,7 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	need.Equal(t, "times told", p.count("", queue.Unknown), 2)
 }
 
-// The watch begins before the queue is read, so its first events may be older than what was read.
+// The watch starts before the queue is read. Its first events may be older than what was read, and must not replace it.
 func TestMirrorKeepsWhatALookHasShown(t *testing.T) {
 	key := func(modified int64, value string) *mvccpb.KeyValue {
 		return &mvccpb.KeyValue{Key: []byte("/x/" + ownID('A')), Value: []byte(value), CreateRevision: 1, ModRevision: modified}

@@ -51,7 +51,7 @@ func TestTryWhereNobodyIsSaysSo(t *testing.T) {
 	need.WantMention(t, need.ErrOf(p.mutex(t).TryAcquire(soon(t))), "cannot be reached at 127.0.0.1:1")
 }
 
-// told starts a process, and returns it with its log. The function say changes the server's answers to requests of a method.
+// told starts a process, and returns it with its log. The function say changes the server's answers to the requests of a method.
 func told(t *testing.T, method string, say func(reply any)) (*process, *logtest.Log) {
 	t.Helper()
 	p := prepare(t, []string{server(t).Addr()}, "")
@@ -118,7 +118,8 @@ func TestWhatIsNotPermittedFailsAtOnce(t *testing.T) {
 	need.WantErr(t, "not at once", ctx.Err(), nil)
 }
 
-// A stream of watches keeps the token with which it began. When the token has expired, the stream stays open but accepts no new watch.
+// A stream of watches keeps the token with which it was opened. When the token expires, the stream stays open but accepts no new watch. The
+// next watch then needs another stream.
 func TestQueueIsWatchedAfterTheTokenOfOthersHasExpired(t *testing.T) {
 	t.Parallel()
 	addrs := secured(t)

@@ -66,8 +66,8 @@ func (a *alone) keys(t *testing.T) (keys []string) {
 	return keys
 }
 
-// The backup has the leases of all processes, but not their later writes. After the restore, locks that were taken later are free, waiters
-// have no keys, and locks that were released are taken. The TTL is so long that a renewal comes before any periodic read of a queue.
+// The backup has the leases of all processes, but not their later writes. After the restore, locks that were acquired later are free,
+// waiters have no keys, and released locks are taken. The TTL is so long that a renewal comes before any periodic read of a queue.
 func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
@@ -111,8 +111,8 @@ func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	release(t, kept)
 }
 
-// If a request is sent after an answer has arrived, the answer to that request is newer, even if its revision is lower. During the test, no
-// renewal is due, because the next one comes after 15 s.
+// The answer to a later request is newer, even if its revision is lower. No renewal is due in this test, because the next one comes after
+// 15 s.
 func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 	t.Parallel()
 	etcd := startAlone(t)
@@ -131,8 +131,8 @@ func TestLookAtAnEtcdThatHasGoneBackCounts(t *testing.T) {
 	wantErr(t, h.Err(), second.ErrLost)
 }
 
-// A server with an alarm executes no request until an operator has handled the alarm. An overloaded server refuses a request before it
-// executes any of it.
+// A server with an alarm executes no request until an operator has dealt with the alarm. An overloaded server refuses a request before it
+// executes any part of it.
 func TestWhatARefusalMeans(t *testing.T) {
 	for err, want := range map[error]queue.Outcome{
 		rpctypes.ErrNoSpace:         queue.Failed,
@@ -147,7 +147,8 @@ func TestWhatARefusalMeans(t *testing.T) {
 	}
 }
 
-// After a restore, a deleted key may exist again. It may have fewer permits than its process now asks for.
+// After a restore, a deleted key may exist again, with fewer permits than its process now asks for. The process must not take that key for
+// its new one.
 func TestKeyThatIsBackIsNotTakenForANewOne(t *testing.T) {
 	t.Parallel()
 	p, q := start(t).of(t, 3), start(t).of(t, 3)

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The server still renews leases, so only Refusal shows the problem.
+// A server that refuses writes still renews leases. Only Refusal shows the problem.
 func TestServerThatRefusesWritesIsToldOf(t *testing.T) {
 	for mention, refusal := range map[string]error{"space exceeded": rpctypes.ErrGRPCNoSpace, "corrupt cluster": rpctypes.ErrGRPCCorrupt} {
 		t.Run(mention, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A semaphore is the test's semaphore, used by one process.
+// A semaphore is the semaphore of the test, as one process uses it.
 type semaphore struct {
 	second.Semaphore
 	*process
@@ -107,7 +107,7 @@ func TestTryThatIsOvertakenTakesNothing(t *testing.T) {
 	need.Equal(t, "how often nobody else has queued", q.count(queue.Try, queue.Locked), 1)
 }
 
-// The permits of a contender never increase, even if its requests are executed in another order than they were sent.
+// The permits of a contender never increase, even if its requests are executed in another order than they were sent in.
 func TestLateRequestTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	for what, late := range map[string]func(p semaphore) (rest []second.Permit){
@@ -154,8 +154,8 @@ func TestLateRequestTakesNothingBack(t *testing.T) {
 	}
 }
 
-// A request may find another value of the key than the process knew when it sent the request. The request then compares the numbers of
-// permits, and never increases the number.
+// A request may find another value of the key than its process knew. It then compares the numbers of permits, and never increases the
+// number.
 func TestWeightOnlyBecomesLess(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 5)
@@ -166,19 +166,19 @@ func TestWeightOnlyBecomesLess(t *testing.T) {
 		a := p.store.Do(soon(t), queue.Command{Op: queue.Weigh, Session: p.store.names.session, Ref: c.Ref(), Weight: weight})
 		need.That(t, fmt.Sprintf("to weigh %d: %+v", weight, a), a.Outcome == queue.Done && a.View.Known)
 	}
-	for _, weight := range []int{2, 3, 2} { // the request for 3 permits is executed late
+	for _, weight := range []int{2, 3, 2} { // the request for 3 permits comes late
 		weigh(weight)
 		_, o := stored(t, left(t)[0])
 		need.Equal(t, "permits that it has", o.Permits, 2)
 	}
-	p.store.written.Clear() // as after a request without an answer, when the value is unknown
+	p.store.written.Clear() // forgets the value, as after a request without an answer
 	weigh(3)
 	_, o := stored(t, left(t)[0])
 	need.Equal(t, "permits that it has", o.Permits, 2)
 	p.give(t, taken...)
 }
 
-// If the value of a key does not say how many permits the contender wants, it counts as wanting all of them.
+// If the value of a key does not say how many permits it stands for, the key counts as all permits.
 func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	t.Parallel()
 	p := start(t).of(t, 3)
@@ -193,8 +193,8 @@ func TestKeysOfOthersCountAsAllPermits(t *testing.T) {
 	p.take(t, 3)
 }
 
-// The total number of permits in the name of a key counts, even if another program has created the key. A key without a number does not
-// belong to a semaphore.
+// The name of a key states the total number of permits. That number applies, even if another program has created the key. A key without a
+// number belongs to no semaphore.
 func TestAnotherNumberIsFollowed(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

@@ -88,7 +88,8 @@ func writes(t *testing.T) int64 {
 	return answer.Header.Revision
 }
 
-// A process simulates a process that uses the library. It has a tier with its own client, and a test can disturb the client's requests.
+// A process stands for a process that uses the library. It has a tier with a client of its own, and a test can disturb the requests of that
+// client.
 type process struct {
 	*queue.Tier
 	store  *store
@@ -99,8 +100,8 @@ type process struct {
 	records []queue.Record
 }
 
-// brief is the TTL in tests that wait for the end of a lease, a renewal, or a periodic read. In all other tests, the TTL is so long that
-// none of these happens during the test, and that a busy machine answers all requests in time.
+// brief is the TTL of tests that wait for the end of a lease, a renewal, or a periodic read. In all other tests, the TTL is long, and none
+// of these happens even on a busy machine.
 const brief = 3 * time.Second
 
 // start returns another process at the shared server. It ends with the test.
@@ -174,7 +175,7 @@ func (p *process) lease() clientv3.LeaseID {
 	return leaseOf(p.store.names.session)
 }
 
-// end closes the process.
+// end closes the process and its client.
 func (p *process) end() {
 	p.Close()
 	p.client.Close()

@@ -49,7 +49,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 		return answer.Get().Kvs, nil
 	}
 	left := func(prefix string) int {
-		ctx, cancel := context.WithTimeout(ctx, time.Second) // the caller repeats this
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // the caller repeats this request
 		defer cancel()
 		keys, err := keysOf(ctx, prefix)
 		keys = slices.DeleteFunc(keys, func(kv *mvccpb.KeyValue) bool { return string(kv.Key) == numberKey(prefix) })

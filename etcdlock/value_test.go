@@ -11,8 +11,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// etcd compares values as texts. A text may be greater than the new one without being later: it may come from a cluster whose revisions
-// were higher, or from another program.
+// etcd compares values as texts. A stored text may be greater than the new one without being later, if it comes from another program, or
+// from a cluster whose revisions were higher. Save replaces such a text.
 func TestSaveReplacesEveryTextButALaterOneOfItsHolder(t *testing.T) {
 	t.Parallel()
 	locks := tier.New(start(t))
