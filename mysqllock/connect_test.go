@@ -84,7 +84,7 @@ func TestOtherServersAreRefusedByName(t *testing.T) {
 	}
 }
 
-// These tests run no server with several writers. They use the settings that such a server is known to report.
+// The tests run no server with several writers. They simulate one with the settings that such a server reports.
 func TestServersWithSeveralWritersAreRefused(t *testing.T) {
 	t.Parallel()
 	for mention, is := range map[string]map[string]string{
@@ -140,7 +140,7 @@ func TestServerWithABinaryLogInMixedFormatWorks(t *testing.T) {
 	}
 }
 
-// A replica is read-only until it takes over. Until then, no process has a session there.
+// A replica is read-only until it takes over. Until then no process can open a session there, and afterwards every process can.
 func TestReadOnlyServerServesOnceItTakesWrites(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -164,7 +164,7 @@ func TestReadOnlyServerServesOnceItTakesWrites(t *testing.T) {
 	need.OK(t, <-ready)
 }
 
-// The user, the URL and the server may have any settings. They apply to the program's statements, and not to those of this package.
+// The user, the URL and the server may have any settings. They apply to statements of the program, and not to those of this package.
 func TestSettingsOfTheUserChangeNothing(t *testing.T) {
 	t.Parallel()
 	limit := "--max-statement-time=0.2"
@@ -192,7 +192,7 @@ func TestSettingsOfTheUserChangeNothing(t *testing.T) {
 	}
 }
 
-// If a right is missing, New returns an error at once that names it, and so does the registry.
+// If a right is missing, New and the registry immediately return an error that names the right.
 func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -224,7 +224,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	need.WantMention(t, as("stranger", "plain"), "Access denied")
 }
 
-// A process cannot wake the connections of another user. A waiter notices that it is not woken, logs a warning, and polls for news.
+// A process cannot wake the connections of another user. A waiter notices that it was not woken, logs a warning, and polls from then on.
 func TestWaiterThatNobodyMayWakeAsksForNews(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -251,7 +251,7 @@ func TestWaiterThatNobodyMayWakeAsksForNews(t *testing.T) {
 		need.OK(t, <-got)
 		return time.Since(begun)
 	}
-	waittest.Eventually(t, "a warning", func() bool { // news that come between two waits of the listener do not count
+	waittest.Eventually(t, "a warning", func() bool { // a change that arrives between two waits of the listener does not count
 		transfer()
 		return len(log.Lines(slog.LevelWarn, "other processes cannot wake this process")) == 1
 	})

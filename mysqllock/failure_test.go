@@ -26,7 +26,7 @@ func (p *process) at(t *testing.T, path string) waittest.Lock {
 	return waittest.At(t, p.Tier, path, second.Options{})
 }
 
-// connected returns a connection with the settings that the locks use. The server has the tables.
+// connected returns a connection with the settings that the locks use, to a server with the tables.
 func connected(t *testing.T, addr string) *conn {
 	t.Helper()
 	c := need.Get(connect(soon(t), poolAt(t, mysqlserver.DSN(addr)), ttl))(t)
@@ -36,7 +36,7 @@ func connected(t *testing.T, addr string) *conn {
 
 const nowSQL = "UNIX_TIMESTAMP(SYSDATE(6)) * 1000000"
 
-// beatOf renews a session that belongs to no process. stale has the IDs of contenders whose session the server has found to be expired.
+// beatOf renews a session that belongs to no process. The result stale has the IDs of contenders whose session has expired.
 func beatOf(t *testing.T, c *conn, session string, ttl time.Duration) (alive bool, quiet int64, stale string) {
 	t.Helper()
 	need.OK(t, c.row(soon(t), "CALL tierlock_beat(?, ?)", []any{session, ttl.Milliseconds()}, &alive, &quiet, &stale))
@@ -64,7 +64,7 @@ func enterOf(t *testing.T, c *conn, path, session string) (id string, token int6
 	return id, token
 }
 
-// A renewal counts if the server has begun it in time, even if its commit takes long. Until the commit, no process removes the contenders
+// A renewal counts if the server has begun it in time, even if its commit takes long. Until that commit, no process removes the contenders
 // of the session.
 func TestSessionWithARenewalUnderWayIsNotOver(t *testing.T) {
 	t.Parallel()
@@ -86,7 +86,7 @@ func TestSessionWithARenewalUnderWayIsNotOver(t *testing.T) {
 	need.That(t, "a session that was over is renewed", !alive)
 }
 
-// After the server was started, tokens continue far above those in its data, because the newest data may be lost.
+// After a start of the server, tokens continue far above those in its data, because the newest data may be lost.
 func TestTokensGoOnAboveThoseThatMayBeLost(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -101,7 +101,7 @@ func TestTokensGoOnAboveThoseThatMayBeLost(t *testing.T) {
 	need.Between(t, "grace period in ms", quiet, 30_000, 60_001)
 }
 
-// The clock was ahead when the server was started, and is then set right. That does not make the grace period longer.
+// The clock was ahead when the server was started, and is then set right. The grace period must not become longer.
 func TestClockThatIsSetBackEndsTheGracePeriodInTime(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -117,8 +117,8 @@ func TestClockThatIsSetBackEndsTheGracePeriodInTime(t *testing.T) {
 	})
 }
 
-// The server is restarted, or is started with the data of another server. Holders keep their locks. No other process is granted a lock for
-// the time of a lease.
+// When a server is restarted, or started with the data of another server, holders keep their locks. Other processes get no lock for the
+// time of a lease.
 func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(*mysqlserver.Server) error{
@@ -134,7 +134,7 @@ func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 			need.OK(t, Migrate(soon(t), poolAt(t, mysqlserver.DSN(s.Addr()))))
 			awaitSecond(t, root)
 			lease := 10 * time.Second
-			if mysqlserver.IsMySQL() { // a restart takes longer
+			if mysqlserver.IsMySQL() { // a restart of MySQL takes longer
 				lease = 30 * time.Second
 			}
 			p := begin(t, s.Addr(), lease)
@@ -153,7 +153,7 @@ func TestServerThatIsStartedGrantsNothingForALease(t *testing.T) {
 	}
 }
 
-// awaitSecond waits until the server was not started in this second. A start is known by its second.
+// awaitSecond waits until the clock shows another second than at the start of the server. A start is identified by its second.
 func awaitSecond(t *testing.T, root *sql.DB) {
 	t.Helper()
 	eventually(t, "a server that was not started in this second", func() bool {
@@ -163,7 +163,7 @@ func awaitSecond(t *testing.T, root *sql.DB) {
 	})
 }
 
-// The data are set back to a copy that lacks the holder's row. No other process gets the lock before the holder knows of its loss.
+// The server is set back to data without the holder's row. No other process gets the lock before the holder has learned of its loss.
 func TestServerWithOlderDataGrantsNoLockTwice(t *testing.T) {
 	t.Parallel()
 	s, _ := alone(t)
@@ -188,7 +188,7 @@ func TestServerWithOlderDataGrantsNoLockTwice(t *testing.T) {
 	waittest.Release(t, next)
 }
 
-// The server rolls a release back, because a transaction of the program waits for it and it for that transaction (error 1213). The release
+// A transaction of the program and a release may wait for each other. The server then rolls the release back (error 1213), and the release
 // is sent again.
 func TestDeadlockIsRepeated(t *testing.T) {
 	t.Parallel()
@@ -198,12 +198,12 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	held := waittest.Acquire(t, begin(t, s.Addr(), unhurried).at(t, "/x"))
 	tx := need.Get(root.BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
-	need.Get(tx.Exec("UPDATE heavy SET bucket = -bucket"))(t) // so that the release is the smaller one, which the server rolls back
+	need.Get(tx.Exec("UPDATE heavy SET bucket = -bucket"))(t) // makes the release the smaller transaction, which the server rolls back
 	need.Get(tx.Exec("SELECT id FROM tierlock_contender WHERE path = '/x' FOR UPDATE"))(t)
 	released := make(chan error, 1)
 	go func() { released <- held.Release() }()
 	eventually(t, "a release that waits", func() bool {
-		time.Sleep(200 * time.Millisecond) // a query within 0.1 s of the last one sees what that one saw: InnoDB caches this table
+		time.Sleep(200 * time.Millisecond) // within 0.1 s of a query of this table, InnoDB answers the next one from its cache
 		return ask[int](t, root, "SELECT COUNT(*) FROM information_schema.INNODB_TRX WHERE trx_state = 'LOCK WAIT'") > 0
 	})
 	need.Get(tx.ExecContext(soon(t), "UPDATE tierlock_bucket SET newest = newest WHERE bucket = CRC32('/x') & 4095"))(t)
@@ -212,7 +212,8 @@ func TestDeadlockIsRepeated(t *testing.T) {
 	eventually(t, "an empty queue", func() bool { return ask[int](t, root, "SELECT COUNT(*) FROM tierlock_contender") == 0 })
 }
 
-// Numbers of connections begin again with the server. A wake ends nothing but the wait of a listener, whatever else the user runs.
+// After a restart of the server, connections may get numbers that others had before. A process that wakes a listener must not end a
+// statement of the program.
 func TestNoStatementOfTheProgramIsEnded(t *testing.T) {
 	t.Parallel()
 	s, _ := alone(t)
@@ -236,7 +237,7 @@ func TestNoStatementOfTheProgramIsEnded(t *testing.T) {
 	sleep := func() {
 		var sleepers sync.WaitGroup
 		defer sleepers.Wait()
-		for range 20 { // so many connections that they include the number that a listener had before the restart
+		for range 20 { // with so many connections, one gets the number that a listener had before the restart
 			sleepers.Go(func() {
 				var end int
 				if err := db.QueryRowContext(ctx, "SELECT SLEEP(1.5)").Scan(&end); ctx.Err() == nil && (err != nil || end != 0) {
@@ -257,7 +258,7 @@ func TestNoStatementOfTheProgramIsEnded(t *testing.T) {
 	work.Wait()
 }
 
-// An operator, a proxy or the server may end connections at any time.
+// An operator, a proxy or the server may end connections at any time. Locks and places in the queue are not lost.
 func TestKilledConnectionsLoseNoLockAndNoTurn(t *testing.T) {
 	t.Parallel()
 	s, root := alone(t)
@@ -310,7 +311,7 @@ func TestKilledConnectionsLoseNoLockAndNoTurn(t *testing.T) {
 	eventually(t, "an empty queue", func() bool { return ask[int](t, root, "SELECT COUNT(*) FROM tierlock_contender") == 0 })
 }
 
-// A server that accepts no more connections still serves the present ones.
+// A server that accepts no more connections still serves the present ones, and holders keep their locks.
 func TestServerWithoutAConnectionToSpareKeepsLocks(t *testing.T) {
 	t.Parallel()
 	s, _ := alone(t, "--max-connections=10")
@@ -334,7 +335,7 @@ func TestServerWithoutAConnectionToSpareKeepsLocks(t *testing.T) {
 	}
 }
 
-// A stuck transaction blocks a queue. The server refuses requests for that queue with the reason. Renewals do not wait for it.
+// A stuck transaction blocks a queue, but no renewals. Refusal reports it with the reason that the server gives.
 func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 	t.Parallel()
 	p := begin(t, shared.Get(t).server.Addr(), 12*time.Second) // long, so that the server gives up before the client

@@ -15,7 +15,7 @@ import (
 
 var wantErr = waittest.Err
 
-// row creates a table with one row for the test. The function increment adds one to a number in the row, and the function is checks it.
+// row creates a table with one row for the test. increment adds one to a number in the row, and is checks that number.
 func row(t *testing.T) (increment func(*sql.Tx) error, is func(want int)) {
 	t.Helper()
 	db, name := shared.Get(t).db, "t_"+rand.Text()
@@ -31,7 +31,7 @@ func row(t *testing.T) (increment func(*sql.Tx) error, is func(want int)) {
 		}
 }
 
-// unhurried is the TTL of processes that must not lose their lease, even on a busy machine.
+// unhurried is the TTL of processes that must keep their leases, even on a busy machine.
 const unhurried = time.Minute
 
 func begun(t *testing.T) *process { return begin(t, shared.Get(t).server.Addr(), unhurried) }
@@ -75,7 +75,8 @@ func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	committed(0)
 }
 
-// A process may be paused between two lines. The server nevertheless executes the requests that it has received.
+// A holder may be paused between the guard and the commit. The server keeps the lock from other processes, and commits a request that it
+// has received.
 func TestNobodyGetsTheLockBetweenTheGuardAndTheCommit(t *testing.T) {
 	t.Parallel()
 	p := begun(t)
@@ -111,7 +112,7 @@ func TestOutcomeIsUnknownWhenTheCommitIsNotAnswered(t *testing.T) {
 	committed(1)
 }
 
-// During the transaction, other contenders queue behind the holder, and the session is renewed.
+// While a guarded transaction is open, other contenders may queue behind the holder, and the session is renewed.
 func TestTransactionIsCommittedWhateverOthersDoMeanwhile(t *testing.T) {
 	t.Parallel()
 	p, other := begin(t, shared.Get(t).server.Addr(), 2*ttl), begun(t)

@@ -33,7 +33,7 @@ func bare(t *testing.T) (*sql.DB, *mysqlserver.Server) {
 	return poolAt(t, mysqlserver.DSN(s.Addr())), s
 }
 
-// Four programs upgrade the schema at the same time. Meanwhile other programs hold locks, and a transaction locks the table.
+// Four programs upgrade the schema at the same time, while other programs hold locks and a transaction locks the table. No lock is lost.
 func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	t.Parallel()
 	db, s := bare(t)
@@ -83,7 +83,7 @@ func TestHoldersGoOnWhileTheSchemaIsUpgraded(t *testing.T) {
 	work.Wait()
 }
 
-// MySQL commits each statement separately, so Migrate may end after any of them.
+// MySQL commits each statement separately, and therefore Migrate may stop after any of them. Another call of Migrate continues.
 func TestMigrateThatStopsInTheMiddleIsRepeated(t *testing.T) {
 	t.Parallel()
 	db, s := bare(t)

@@ -29,7 +29,7 @@ var soon = waittest.Soon
 const ttl = 2 * time.Second
 
 func TestMain(m *testing.M) {
-	mysql.SetLogger(new(mysql.NopLogger)) // most tests break connections, and the driver would log that
+	mysql.SetLogger(new(mysql.NopLogger)) // the driver would log each connection that the tests break
 	shared.Main(m)
 }
 
@@ -63,7 +63,8 @@ func migrated(ctx context.Context, addr string) (*sql.DB, error) {
 	return sql.Open("mysql", mysqlserver.RootDSN(addr))
 }
 
-// A process simulates a process that uses the library. It has a tier with its own pool, and a test can disturb the pool's connections.
+// A process stands for a process that uses the library. It has a tier with a pool of its own, and a test can disturb the connections of
+// that pool.
 type process struct {
 	*queue.Tier
 	db   *sql.DB
@@ -149,7 +150,7 @@ func (w *wire) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, nil
 }
 
-// sever blocks all traffic in both directions, without an error. heal breaks the old connections, and delivers what was sent meanwhile.
+// sever blocks all traffic in both directions, without an error. heal breaks the old connections, and delivers what was sent before.
 func (w *wire) sever() (heal func()) {
 	w.network.Isolate(0)
 	return sync.OnceFunc(func() {
@@ -208,7 +209,7 @@ func (c *wired) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// keeps has parts of the statements that keep the session alive. The hook of messages is not called for their answers.
+// keeps lists parts of the statements that keep the session alive. The hook of messages is not called for the answers to these.
 var keeps = []string{"tierlock_beat", "tierlock_open", "tierlock_check", "tierlock_drop", "tierlock_finish",
 	"GET_LOCK", "WHERE session = ?"}
 

@@ -27,9 +27,8 @@ func TestTier(t *testing.T) {
 	}).Record(t, "MySQL", "../docs/promises/mysql.md")
 }
 
-// countWrites returns SQL that makes the server record each transaction that changes a queue or a value. A record has the start of the
-// server, the number of the connection, and how many transactions that connection has committed before. Together they identify the
-// transaction.
+// countWrites returns SQL that makes the server record each transaction that changes a queue or a value. A record identifies the
+// transaction: by the start of the server, the number of the connection, and how many transactions that connection has committed before.
 func countWrites() []string {
 	sql := []string{"CREATE TABLE writes (life VARBINARY(255), connection BIGINT, commits BIGINT, " +
 		"PRIMARY KEY (life, connection, commits)) ENGINE = InnoDB"}
