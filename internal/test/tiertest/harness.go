@@ -7,13 +7,11 @@
 // # What to bring
 //
 // Dial and Left are always required. If another function is nil, the promises that need it are reported as not available. All tests use the
-// Dial and Left are always required. If another function is nil, the promises that need it are reported as not available. All tests use the
 // same store, and each test has a lock path of its own. A test that disturbs the whole store, or counts writes or goroutines, runs alone.
 //
-// Tests that have to keep their leases on a busy machine use longer ones than Lease.
-// The same suite runs in virtual time, in a bubble of testing/synctest, if the harness and everything that it uses are created in the
 // The same suite runs in virtual time if the harness, and everything that it uses, is created in a bubble of testing/synctest. The suite
 // checks short times exactly only in virtual time. In real time, the machine may be busy. Therefore tests check the order of events there.
+// A test that has to keep its lease gives its processes a longer lease than Lease.
 package tiertest
 
 import (

@@ -59,7 +59,7 @@ func revoked(s *scene) {
 			h := a.as(mode).acquire()
 			if !late {
 				h.RevokeRequested()
-				s.settled() // the request that looks for a revocation may have been answered by now
+				s.settled() // by then, the request that looks for a revocation may have been answered
 				s.notRevoked(h)
 			}
 			waiting := b.queue()
@@ -72,7 +72,7 @@ func revoked(s *scene) {
 			s.release(next)
 			h = again.granted()
 			s.settled()
-			s.notRevoked(h) // this is a later grant, and no process has asked for it
+			s.notRevoked(h) // a later grant, for which no process has asked
 			s.release(h)
 			s.none()
 		}
@@ -121,7 +121,7 @@ func nobodyRevoked(s *scene) {
 	s.none()
 }
 
-// revokedAtEachMessage makes another process ask for the lock at each message to a writer. The writer shares the lock in the end.
+// revokedAtEachMessage makes another process ask for the lock at each message to a writer. In the end, the writer shares its lock.
 func revokedAtEachMessage(s *scene) {
 	a, b, asker := s.process(), s.process(), s.process()
 	s.used(b)
@@ -135,7 +135,7 @@ func revokedAtEachMessage(s *scene) {
 	}
 	s.each(a, mishap{name: "somebody asks for the lock", do: ask}, func(context.Context) {
 		select {
-		case <-asked: // remove the answer from a request that came after the release of the previous run
+		case <-asked: // removes the answer to a request that came after the release of the previous run
 		default:
 		}
 		h := a.as(second.Writing).acquire()
@@ -147,7 +147,7 @@ func revokedAtEachMessage(s *scene) {
 				s.awaitRevoked(h)
 			}
 			s.release(h)
-		case <-time.After(s.moment()): // a further message can only belong to the release
+		case <-time.After(s.moment()): // any later message belongs to the release
 			s.release(h)
 		}
 		s.release(reader)
