@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// Locks of each store and of each sort survive that servers and workers are killed, paused and cut off. Some runs use an ensemble. The
-// promises of each sort under faults are tested in internal/test/tiertest. A run of every sort on every store takes minutes: see the
-// Makefile's targets chaos, etcd, postgres and redis.
+// Locks of each store and of each sort have to work although servers and workers are killed, paused and cut off. Some runs use an ensemble.
+// internal/test/tiertest tests the promises of each sort under faults. Runs of every sort on every store take minutes: see the Makefile's
+// targets chaos, etcd, postgres and redis.
 func TestLocksSurviveChaos(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]struct {

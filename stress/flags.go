@@ -28,8 +28,7 @@ type command struct {
 	Bench string // directory for the results of a benchmark; "" for a run instead of a benchmark
 }
 
-// drawing returns the name of the file for the picture of an illegal history. The file is next to the report. Without a report, the name
-// is "".
+// drawing returns the name of the file for the picture of an illegal history, next to the report. It returns "" if there is no report.
 func (c *command) drawing() string {
 	if c.HTML == "" {
 		return ""
@@ -113,8 +112,8 @@ func (c *command) setStore(name string) (err error) {
 	return err
 }
 
-// setBaseline returns the function that parses the flag -baseline. A flag without a value has the value "true", which means the first
-// baseline of the store.
+// setBaseline returns the function that parses the flag -baseline. Without a value, the flag means the first baseline of the store; its
+// text is then "true".
 func setBaseline(name *string) func(string) error {
 	return func(s string) error {
 		if s == "false" {

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
-// flawed is tier's reader/writer lock with a defect: it lets sections with one particular weight in at once.
+// flawed is tier's reader/writer lock with a defect: sections with one particular weight do not exclude one another.
 type flawed struct {
 	store.Locker
 	weight int64
@@ -53,7 +53,7 @@ var flawedLocks = map[string][]string{
 func TestWhoIsLetInBesideOthersFailsTheRun(t *testing.T) {
 	for lock, flags := range flawedLocks {
 		r := runJSON(t, exitViolation, append(flags, "-zk", servers(t)+"/"+lock, "-lock", lock,
-			"-procs", "2", "-goroutines", "3", "-cs", "20ms", "-duration", "1s")...) // nearly always, a section is in progress
+			"-procs", "2", "-goroutines", "3", "-cs", "20ms", "-duration", "1s")...) // with these times, a section is nearly always in progress
 		need.That(t, lock+": no overlaps", r.Overlaps != 0)
 		need.Equal(t, lock+": whether there are torn reads", r.TornReads > 0, lock != "too-many")
 	}

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(withServers(m))
 }
 
-// withServers runs the tests. If a test fails, the files that the workers have written stay. If all tests pass, the files are removed,
-// even those with the evidence against a broken lock.
+// withServers runs the tests. If one fails, the files of the workers stay. If all pass, the files are removed, also those that are evidence
+// against a broken lock.
 func withServers(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "stress-") // the name is short, because addresses of unix sockets begin with it, too
 	if err != nil {
@@ -162,7 +162,7 @@ func TestServersAreAnRTTAway(t *testing.T) {
 			"-duration", "2s")
 		need.Must(t, fmt.Sprintf("%s: got an RTT of %v, release %+v", lock, time.Duration(r.RTT), r.Release),
 			r.RTT == rtt.Nanoseconds() && r.Release != nil)
-		// The median is that of acquisitions whose path already existed.
+		// The median is from acquisitions on a path that existed before.
 		if wait, release := time.Duration(r.Wait.P50), time.Duration(r.Release.P50); wait < rtt || release < rtt || release > 2*rtt {
 			t.Errorf("%s: got a wait of %v and a release of %v, want at least one round trip, and for the release not two", lock, wait, release)
 		}

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The costs in docs/capacity.md agree with the counts of a server.
+// The formulas in docs/capacity.md have to agree with what a server counts.
 func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 	childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true}) // skips the test if there is no server
 	for name, p := range map[string]plan{
@@ -40,7 +40,7 @@ func TestTheServerCountsWhatTheFormulasSay(t *testing.T) {
 						t.Errorf("%s, %v, %.0f turns: %s: %.0f, want %.0f ± %.0f", r.stage, r.took, r.turns, what, counted, expected, slack)
 					}
 				}
-				beats := 3 * float64(p.Procs)                        // each kind of heartbeat may come once more or once less
+				beats := 3 * float64(p.Procs)                        // each kind of heartbeat may be counted once more or once less
 				if r.stage == "turns" || r.stage == "others queue" { // here many requests are sent in groups, so fewer may be counted
 					e.Requests, e.Sent, e.Writes = min(e.Requests, c.Requests), min(e.Sent, c.Sent), min(e.Writes, c.Writes)
 				}

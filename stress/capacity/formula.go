@@ -2,7 +2,7 @@ package main
 
 import "time"
 
-// These formulas compute the cost of each stage. docs/capacity.md describes them. Each request has one answer. Events are sent in
+// These formulas compute the cost of each stage; docs/capacity.md explains them. Each request has one answer. Events are counted in
 // addition to answers.
 
 func (p plan) procs() float64 { return float64(p.Procs) }
@@ -21,7 +21,7 @@ func (p plan) contenders() float64 { return p.procs() * float64(p.Locks) }
 // The method waiting returns the number of contenders that are not the first in their queue.
 func (p plan) waiting() float64 { return p.contenders() - p.paths() }
 
-// The method beats returns the cost of staying connected for the time d. All processes send pings of the client library and syncs. Those
+// The method beats returns the cost of keeping sessions for the time d. All processes send syncs, and the client library's pings. Processes
 // that hold or wait also write.
 func (p plan) beats(d time.Duration, using int) figures {
 	t := float64(d) / float64(p.Session)
@@ -37,8 +37,8 @@ func (p plan) looks(d time.Duration) figures {
 	return figures{Requests: n, Sent: n}
 }
 
-// firstLooks returns the cost of the periodic reads while nodes join one after the other. Each node reads for the first time between T/2
-// and 3T/2 after it has joined.
+// firstLooks returns the cost of the first periodic reads when nodes join one after the other. Each node reads for the first time between
+// T/2 and 3T/2 after it has joined.
 func (p plan) firstLooks(d time.Duration) figures {
 	t := float64(d) / float64(p.Session)
 	late := max(0, t-0.5)
@@ -49,8 +49,8 @@ func (p plan) firstLooks(d time.Duration) figures {
 // depth is the number of components that each lock path has.
 const depth = 2
 
-// The method fresh returns the cost of locks on new paths that are held for longer than T/6. First a create and a list fail. Then all
-// parents are created, and then the node is created, listed and watched.
+// The method fresh returns the cost of locks on new paths that are held for longer than T/6. First, a create and a list fail. Then all
+// parents are created. After that, the node is created, listed and watched.
 func (p plan) fresh() figures {
 	n := p.paths()
 	f := figures{Requests: n * (2 + depth + 2 + 1), Writes: n * (1 + depth + 1), Watches: n, Znodes: 1 + 2*n}
@@ -67,8 +67,8 @@ func (p plan) join() figures {
 	return f
 }
 
-// The method turns returns the cost of n acquisitions in strict order. At the end no contender queues behind: then the watches of the
-// first nodes fire, and the last nodes are watched again.
+// The method turns returns the cost of n acquisitions in strict order. At the end the queues run empty: the watches of the first nodes
+// fire, and the last nodes are watched again.
 func (p plan) turns(n float64) figures {
 	own := p.paths()
 	switch {
@@ -81,7 +81,7 @@ func (p plan) turns(n float64) figures {
 	case p.Procs == 3: // as before, and a third watch
 		return figures{Requests: 5 * n, Sent: (5 + 3) * n, Writes: n}
 	}
-	return figures{Requests: 6 * n, Sent: (6 + 3) * n, Writes: n} // as before, and another list
+	return figures{Requests: 6 * n, Sent: (6 + 3) * n, Writes: n} // as with three processes, and one more list
 }
 
 func (f figures) plus(g figures) figures {

@@ -39,7 +39,7 @@ type plan struct {
 	Goroutines int // number of goroutines of each process for each of its locks
 	Private    bool
 	Session    time.Duration
-	Turns      time.Duration // how long the processes take turns
+	Turns      time.Duration // how long the processes acquire locks in turn
 }
 
 func main() {

@@ -86,7 +86,7 @@ func (f *fleet) stages(ctx context.Context) error {
 		{"others queue", func() error { return f.others(ctx, f.peers[len(first):]) }, func(took time.Duration, _ float64) figures {
 			return p.join().plus(p.beats(took, p.Procs)).plus(p.firstLooks(took))
 		}},
-		{"", wait, nil}, // after this time the waiters look again at different times, and not all at once
+		{"", wait, nil}, // waits until the waiters read at different times, and not all at once
 		{"waiting", wait, func(took time.Duration, _ float64) figures { return p.beats(took, p.Procs).plus(p.looks(took)) }},
 		{"turns", func() error { return f.takeTurns(ctx) }, func(took time.Duration, turns float64) figures {
 			return p.turns(turns).plus(p.beats(took, p.Procs)).plus(p.looks(took))
@@ -164,8 +164,8 @@ func (f *fleet) settle(ctx context.Context) error {
 	return settle(ctx, f.addr, &f.asked)
 }
 
-// The method others lets processes queue, one after the other. If all did so at once, the server would be busy for so long that
-// heartbeats would be late.
+// The method others lets processes queue one after the other. If all queued at once, the server would be so busy that heartbeats would be
+// late.
 func (f *fleet) others(ctx context.Context, peers []*peer) error {
 	now, err := ask(f.addr, &f.asked)
 	for want := now.Znodes; err == nil && len(peers) > 0; peers = peers[1:] {
@@ -195,7 +195,7 @@ func (f *fleet) takeTurns(ctx context.Context) error {
 // The method end lets the processes leave the queues and exit.
 func (f *fleet) end() error {
 	for _, p := range f.peers {
-		_ = p.In.Close() // first all inputs, so that the processes end at the same time
+		_ = p.In.Close() // closes all inputs first, so that the processes end at the same time
 	}
 	var errs []error
 	for _, p := range f.peers {

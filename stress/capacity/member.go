@@ -29,7 +29,8 @@ type answer struct {
 	Error string
 }
 
-// member is a process of the fleet. Its goroutines acquire and release locks without end. A section lasts as long as the gate is shut.
+// member is a process of the fleet. Its goroutines acquire and release locks again and again. While the gate is shut, each goroutine stays
+// in its section.
 type member struct {
 	task  task
 	locks *tier.Registry

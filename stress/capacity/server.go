@@ -20,8 +20,7 @@ type figures struct {
 	Watches  float64
 }
 
-// The function ask reads the counts of the server at addr. The server counts these queries, too: two requests and three answers for each
-// call.
+// The function ask reads the counts of the server at addr. The server counts each call as two requests and three answers.
 func ask(addr string, asked *int) (f figures, err error) {
 	mntr, err := zkserver.Ask(addr, "mntr")
 	if err != nil {

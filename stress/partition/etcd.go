@@ -70,8 +70,8 @@ func kill(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 	return choice, l.server(victim).Restart(ctx)
 }
 
-// The method away waits until the victim may come back. That time is random: it is between the end of the holder's lease and a moment
-// after the waiter has acquired the lock. If the victim came back earlier, the lock might not be lost. If there are other servers, they
+// The method away waits until the victim may come back, for a random time. The time ends between the end of the holder's lease and a moment
+// after the waiter has acquired the lock. If the victim came back earlier, the lock might not be lost. Other servers, if there are any,
 // have elected a leader by then.
 func (l *lab) away(ctx context.Context, victim int, random *rand.Rand) (string, error) {
 	if len(l.ensemble.Members) == 1 {

@@ -83,9 +83,9 @@ func turn(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 		step{drop: awayFrom})
 }
 
-// overtake stalls what is sent to the follower. Then it pauses the follower, while the follower's kernel receives what the leader sends
-// again. When the follower is resumed, it answers its clients, but the leader receives nothing from it any more. Then a lease would be
-// too long if it counted from the newest answered write.
+// overtake stalls what is sent to the follower. Then it pauses the follower, whose kernel receives what the leader sends again. After the
+// pause, the follower answers its clients, but the leader receives nothing from it. A lease that counted from the newest answered write
+// would then be too long.
 func overtake(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stall := between(random, 6*retransmission, 7*retransmission)
 	up := 8*retransmission + tick/10 - stall // a probe is sent before and can delay the data

@@ -106,8 +106,8 @@ func (l *lab) everybody() (ids []int) {
 	return ids
 }
 
-// The method besides returns the servers that the waiter can use while a fault hits the victim. These are the other servers, or the
-// victim if it is the only one.
+// The method besides returns the servers that the waiter can use while a fault hits the victim: all other servers, or the victim if it is
+// the only one.
 func (l *lab) besides(victim int) []int {
 	if len(l.ensemble.Members) == 1 {
 		return []int{victim}

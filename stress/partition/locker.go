@@ -19,7 +19,7 @@ type job struct {
 	Servers []string
 	Path    string
 	Writes  bool // the process writes under the lock all the time
-	Halted  bool // the process will be paused; what counts is when it last believed in its hold, since it knows nothing of the pause
+	Halted  bool // the process will be paused; the result is when it last believed in its hold
 }
 
 // event is a report of a lock process, with the time of the report.
@@ -105,8 +105,7 @@ func awaitEnd(hold *tier.Hold) (believed clock.Instant) {
 	}
 }
 
-// writeOn makes guarded writes as long as the lock is held. A write does not wait for the one before. So at any time some writes have no
-// answer yet.
+// writeOn makes guarded writes as long as the lock is held. No write waits for the one before it, and therefore some are always unanswered.
 func (s *site) writeOn(ctx context.Context, hold *tier.Hold, path string) {
 	for hold.Err() == nil && ctx.Err() == nil {
 		go s.write(ctx, hold, path)

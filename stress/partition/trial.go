@@ -66,8 +66,7 @@ func (t *trial) run(ctx context.Context) (o outcome, err error) {
 	if _, err := waiter.await(ctx, queued, patience); err != nil {
 		return o, fmt.Errorf("waiter: %w", err)
 	}
-	// The fault begins at a random moment in the servers' ticks and in the interval between heartbeats. Before it, there were several ticks
-	// and heartbeats.
+	// The fault begins at a random moment within the servers' ticks and the interval between heartbeats, after several of both.
 	clock.Sleep(between(t.random, sessionTimeout/4, sessionTimeout/2), ctx.Done())
 	o, err = t.measure(ctx, victim, holder, waiter)
 	if t.fault.on == anyone {

@@ -170,7 +170,7 @@ func (f *fleet) kill(runner bool) error {
 	defer f.mu.Unlock()
 	victim := f.runner()
 	if all := f.running(); !runner || victim == nil {
-		victim = all[rand.IntN(len(all))] // there are two at least, because one is stopped at most
+		victim = all[rand.IntN(len(all))] // at least two processes run, because at most one is stopped
 	}
 	select {
 	case <-victim.gone:
@@ -200,7 +200,7 @@ func (f *fleet) stop() {
 	})
 	if err == nil {
 		clock.Sleep(f.Session*5/4, f.life.Done())
-		err = child.Resume(victim.Cmd.Process) // before the lock, whose owner may wait for the log, which the victim may have locked
+		err = child.Resume(victim.Cmd.Process) // before the mutex is locked: its owner may wait for the log, which the victim may have locked
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

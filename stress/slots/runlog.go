@@ -20,7 +20,7 @@ type entry struct {
 	slots.Slot
 }
 
-// These kinds are entries of the job. At the time At, a check has found that the process has the lock.
+// These kinds are entries of the job. At is the time of a check that has found that the process has the lock.
 const (
 	began slots.Kind = "began"
 	ended slots.Kind = "ended" // the job is about to return nil

@@ -74,7 +74,7 @@ func ahead(d time.Duration) slots.Option {
 	}
 }
 
-// job runs a slot. It takes a quarter of the interval on average, and also finishes when the process is asked to end.
+// job runs a slot. It takes a quarter of the interval on average. If the process is asked to end, the job still finishes.
 func (t task) job(hold *tier.Hold, slot slots.Slot) error {
 	e := entry{What: began, At: clock.Now(), Slot: slot} // the clock is read before each check, so that At is not later than the check
 	if err := hold.Err(); err != nil {

@@ -1,5 +1,5 @@
-// Package bench measures tierlock. For comparison, it also measures the lock that users of each store usually take, and that same lock
-// behind a local mutex. It writes the results into the documents.
+// Package bench measures tierlock, and writes the results into the documents. For comparison, it also measures the lock that users of each
+// store usually take, and that same lock behind a local mutex.
 package bench
 
 import (
@@ -109,8 +109,8 @@ func (w work) with(c contestant) *load.Config {
 	return &shape
 }
 
-// In the time cycle, all goroutines of all processes can usually have the lock once. If they need longer in a workload, its runs are
-// longer in proportion.
+// A cycle is the time in which each goroutine of all processes can usually acquire the lock once. If that takes longer in a workload, the
+// runs of that workload are longer in proportion.
 const cycle = 500 * time.Millisecond
 
 func (w work) length(least time.Duration) time.Duration {
@@ -132,7 +132,7 @@ func (w work) measure(ctx context.Context, cfg load.Config, round int) ([]*repor
 			return nil, errInterrupted
 		case err != nil:
 			return nil, fmt.Errorf("%s, %s: %w", w.name(), c.name, err)
-		case r.Verdict != "PASS" && r.Acquisitions > 0 && shape.Kind().Tier: // other locks promise nothing
+		case r.Verdict != "PASS" && r.Acquisitions > 0 && shape.Kind().Tier: // only tierlock's locks have promises to keep
 			return nil, fmt.Errorf("%s, %s: %s: %v; nothing was written", w.name(), c.name, r.Verdict, r.Violations())
 		}
 		found[i] = r

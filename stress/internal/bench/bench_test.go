@@ -62,7 +62,7 @@ func TestInterruptedBenchWritesNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	dir := filepath.Join(t.TempDir(), "new")
-	announced := writerFunc(interrupt) // interrupts as soon as Run has announced the first round
+	announced := writerFunc(interrupt) // interrupts Run when it announces the first round
 	err := Run(ctx, load.Config{Store: store.ZooKeeper, Ensemble: 1, Duration: time.Minute}, dir, io.Discard, announced)
 	if errors.Is(err, store.ErrNoServer) {
 		childtest.Check(t, err)
@@ -79,8 +79,8 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The same workloads are measured on each store, and with the same four kinds of locks: tierlock, tierlock in strict order, the usual
-// lock, and the usual lock behind a local mutex.
+// All stores are measured with the same workloads and the same four kinds of locks: tierlock, tierlock in strict order, the usual lock, and
+// the usual lock behind a local mutex.
 func TestEachStoreIsMeasuredAlike(t *testing.T) {
 	var names []string
 	for _, w := range usual(zooKeeperLocks) {
@@ -159,12 +159,12 @@ func TestTablesComeBetweenTheirMarks(t *testing.T) {
 		replaced(replaced("# Title\n\n", "a", "four\n")+"text\n", "b", "three\n"))
 }
 
-// The tables are generated from the figures and never edited by hand.
+// The tables in the documents are generated from the figures, and must not be edited by hand.
 func TestTablesAreThoseOfTheFigures(t *testing.T) {
 	const docs = "../../../docs"
 	for name, p := range plans {
 		b, err := read(docs, p)
-		if errors.Is(err, os.ErrNotExist) { // nobody has measured since something has changed
+		if errors.Is(err, os.ErrNotExist) { // there are no measurements since the last change
 			none := replaced("", p.name(), "\nNot measured yet.\n\n")
 			need.That(t, "tables without figures of "+name, strings.Contains(content(t, docs, document), none))
 			continue

@@ -69,7 +69,7 @@ type series struct {
 
 func (s *series) add(r *report.Result) {
 	for _, f := range figures {
-		if v, known := f.of(r); known && (r.Acquisitions > 0 || f.name == perSecond) { // without acquisitions there are no waits and no shares
+		if v, known := f.of(r); known && (r.Acquisitions > 0 || f.name == perSecond) { // without acquisitions, waits and shares are unknown
 			s.Figures[f.name] = append(s.Figures[f.name], v)
 		}
 	}

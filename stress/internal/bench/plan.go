@@ -46,8 +46,8 @@ var (
 	lingering = time.Second
 )
 
-// The function usual returns the workloads that each store has. In a section, a goroutine sleeps while it holds the lock. If it computed
-// instead, the locks would lack processors.
+// The function usual returns the workloads of every store. In a section, a goroutine sleeps while it holds the lock. If it computed
+// instead, the machine would lack processors.
 func usual(locks []contestant) (all []work) {
 	for _, section := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond} {
 		for _, n := range [][2]int{{4, 50}, {1, 100}, {4, 1}} { // number of processes, and number of goroutines in each
@@ -64,8 +64,8 @@ func pair(asItComes, inOrder string, s *store.Store) []contestant {
 	return []contestant{{name: asItComes, store: s, kind: "mutex"}, {name: inOrder, store: s, kind: "mutex", handOff: &strict}}
 }
 
-// The function peers returns the lock that users of the store usually take, and that lock behind a local mutex. A team puts a local
-// mutex in front in order to have one contender for each process.
+// The function peers returns the lock that users of the store usually take, and that lock behind a local mutex. Teams add a local mutex to
+// have one contender for each process.
 func peers(name string, s *store.Store, kind string) []contestant {
 	return []contestant{{name: perGoroutine(name), store: s, kind: kind}, {name: behindLocal(name), store: s, kind: kind + "-local"}}
 }

@@ -158,8 +158,8 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	return c, err
 }
 
-// The method settle lets the workers run for the time calm after the last fault. On a busy machine it also waits until each path was
-// acquired again. It does not wait for longer than the faults excuse: see the stalls in [judge.Case].
+// The method settle lets the workers run for the time calm after the last fault. On a busy machine, it waits longer, until each path was
+// acquired again. It never waits longer than the faults explain: see the stalls in [judge.Case].
 func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration) error {
 	limit := time.Now().Add(calm + 3*judge.Recovery)
 	for clock.Sleep(calm, ctx.Done()); ctx.Err() == nil && time.Now().Before(limit); clock.Sleep(time.Second, ctx.Done()) {
@@ -171,8 +171,8 @@ func (t *torment) settle(ctx context.Context, c *judge.Case, calm time.Duration)
 	return nil
 }
 
-// The function gotten returns two events for each hold: when the lock was acquired, and when it was last known to be valid. The trace of
-// the process has to explain them.
+// The function gotten returns two events for each hold: when the lock was acquired, and when it was last known to be valid. The checker of
+// the trace has to explain both.
 func gotten(holds []evidence.Hold, paths []string) (events []trace.Event) {
 	for _, h := range holds {
 		hold := &trace.Hold{Path: paths[h.Path], Token: h.Token}

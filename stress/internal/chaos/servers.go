@@ -75,7 +75,7 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, 
 	from := clock.Now()
 	longest := 1.2
 	if role == "leader" && cluster.Revokes {
-		longest = 0.5 // so short that no lease ends during the pause: each is renewed after a quarter of the timeout
+		longest = 0.5 // a pause of this length ends no lease, because each is renewed after a quarter of the timeout
 	}
 	err := s.Pause()
 	n.pause(ctx, 0.1, longest)
@@ -85,8 +85,8 @@ func (n *nemesis) stopServer(ctx context.Context, role string, s *child.Server, 
 	n.faultLog.did("stop "+role, from, err)
 }
 
-// replaceLeader makes another server the leader. It first waits until all standbys follow the leader. After an earlier fault, there may
-// be no standby yet that can become the leader.
+// replaceLeader makes another server the leader. First it waits until all standbys follow the leader, because after an earlier fault no
+// standby may be able to take over.
 func (n *nemesis) replaceLeader(cluster *store.Cluster) {
 	from := clock.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), failoverTimeout)

@@ -42,8 +42,8 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 	})
 }
 
-// The method holder waits until a worker is in a section, and returns its slot. If that takes too long, it returns the first slot. It
-// draws no random number, because the length of the wait does not depend on the seed.
+// The method holder waits until a worker is in a section, and returns its slot. After too long a wait, it returns the first slot. It draws
+// no random number, because the length of the wait does not depend on the seed.
 func (n *nemesis) holder(ctx context.Context, f *fleet, fence *evidence.Fence) *slot {
 	ctx, cancel := context.WithTimeout(ctx, n.timeout)
 	defer cancel()

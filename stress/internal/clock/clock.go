@@ -15,8 +15,8 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// origin is one moment, read on two clocks: the clock of the machine, and the clock of package time. Reading the clock of the machine
-// takes a system call. Reading the clock of package time takes none.
+// origin is one moment, read on two clocks: that of the machine, and that of package time. Only the clock of the machine costs a system
+// call.
 var origin = sync.OnceValue(align)
 
 type alignment struct {
@@ -24,8 +24,7 @@ type alignment struct {
 	at   Instant
 }
 
-// align reads both clocks several times. It returns the readings that are closest together, because these had the least interruption in
-// between.
+// align reads both clocks several times, and returns the two readings that are closest together. These were interrupted least.
 func align() (best alignment) {
 	closest := time.Duration(1<<63 - 1)
 	for range 20 {

@@ -9,10 +9,10 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// Fence is a service in another process than the workers. It has two registers for each lock path. Owners that are alone in the lock
-// increment the registers; other owners read them twice. The fenced register refuses a write if it has seen a higher token before. It
-// refuses a read if a writer had a higher token. The unfenced register accepts every write. So it shows what happens without a fence. An
-// access without a token is always accepted; only readers may have none.
+// Fence is a service in a process other than the workers. It has two registers for each lock path. Owners that exclude all others increment
+// the registers; other owners read them twice. The fenced register refuses a write if it has seen a higher token, and a read if a writer
+// had a higher token. The unfenced register accepts every write, and thereby shows what would happen without a fence. An access without a
+// token is always accepted; only readers may have none.
 type Fence struct {
 	mu    sync.Mutex // guards the cells
 	cells []cell
@@ -48,8 +48,8 @@ type Answer struct {
 	Fenced, Unfenced int64
 }
 
-// Read returns the values of the registers. It also raises the fence to the token. Otherwise a late owner could still write after its
-// successor has read and before the successor writes.
+// Read returns the values of the registers. It also raises the fence to the token. Otherwise a late owner could write after its successor
+// has read, and before that successor writes.
 func (f *Fence) Read(a Access, answer *Answer) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,8 +137,8 @@ func (f *Fence) Total() (t Total) {
 	return t
 }
 
-// Total has the counts of a fence: accepted writes, refused accesses, tokens that two processes have used, reads whose value changed
-// before the second read, and the lost updates of each register.
+// Total has the counts of a fence: accepted writes, refused accesses, tokens that two processes have used, values that changed between two
+// reads, and the lost updates of each register.
 type Total struct{ Accepted, Refused, Regressions, Torn, LostFenced, LostUnfenced int64 }
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }

@@ -11,7 +11,7 @@ func TestFenceRefusesLowerTokens(t *testing.T) {
 	f := NewFence(1)
 	late := readBy(t, f, 5, 1)
 	need.List(t, "after the read of process 1, inside are", f.Inside(), 1)
-	// The successor has read and has not written yet. A late write of its predecessor has to be refused already now.
+	// The successor has read, and has not written yet. A late write of its predecessor must be refused already.
 	next := readBy(t, f, 6, 2)
 	need.That(t, "write with a token below that of a reader: accepted", writeBack(t, f, 5, 1, late).Refused)
 	need.That(t, "write with the highest token: refused", !writeBack(t, f, 6, 2, next).Refused)

@@ -20,8 +20,9 @@ type Hold struct {
 	Weight     int64 // see package rule
 	Token      int64
 	Asked, Got clock.Instant // when Acquire was called, and when it returned
-	// Valid is the latest instant at which the lock is known to have been held: the clock was read then, and afterwards Err or Release
-	// returned nil. Since a loss is final, the lock was held from Got to Valid. Valid is zero if the lock was never known to be held.
+	// Valid is the latest instant at which the lock is known to have been held. The clock was read then, and afterwards Err or Release
+	// returned nil. A loss is final, and therefore the lock was held from Got to Valid. Valid is zero if the lock was never known to be
+	// held.
 	Valid clock.Instant
 	// Over is an instant at which Release had returned. Over is zero if the process was killed before Release returned.
 	Over clock.Instant

@@ -8,9 +8,9 @@ import (
 	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
-// latch is the attempt of one section to take the kernel's locks of a path. If the number of holders is limited, there are Room files,
-// and the section locks as many of them as its weight. If the number is unlimited, there is one file, and the section locks it in shared
-// or exclusive mode.
+// latch is the attempt of one section to take the kernel's locks of a path. With a limited number of holders, there are Room files, and the
+// section locks as many of them as its weight. With an unlimited number, there is one file, which the section locks in shared or exclusive
+// mode.
 type latch struct {
 	everybody bool
 	files     []*os.File // open file descriptions that only this section uses
@@ -33,9 +33,9 @@ func openLatch(name string, room oracle.Room) (*latch, error) {
 	return l, nil
 }
 
-// lock takes the kernel's locks for a section of this weight. It reports an overlap if too few of them are free. All sections try the
-// files in the same order and take the first free ones. Therefore a section that is rightfully inside finds enough free files, even if
-// others enter and leave at the same time: whoever holds a file later in the order has found the files before it taken.
+// lock takes the kernel's locks for a section of this weight, and reports an overlap if too few are free. All sections try the files in the
+// same order and take the first free ones. Therefore a section that is rightly inside finds enough free files, even if others enter and
+// leave at the same time: a section that holds a later file has found the earlier ones taken.
 func (l *latch) lock(weight int64) (overlap bool, err error) {
 	shared := false
 	if l.everybody {

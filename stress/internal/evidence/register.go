@@ -16,8 +16,8 @@ import (
 type Judging int
 
 const (
-	// ByCount lets each section add its weight to a word of shared memory. That costs next to nothing, so an empty section stays empty. But
-	// the weight of a process that is killed in its section stays in the sum.
+	// ByCount lets each section add its weight to a word of shared memory. That costs almost nothing, and an empty section stays empty. But
+	// if a process is killed in its section, the weight stays in the sum.
 	ByCount Judging = iota
 	// ByKernel lets each section take kernel locks without waiting. If a process is killed, the kernel releases its locks.
 	ByKernel
@@ -26,17 +26,17 @@ const (
 // Register detects overlapping sections of one lock path. It relies only on the memory and the kernel of this machine, and not on the
 // store.
 //
-// It is a file. The file contains a counter, the highest fencing tokens, and the process whose section was the last that was alone. A
-// section that is alone reads the counter at its start and writes it at its end. A lost update shows that the lock did not protect the
-// section. A shared section checks at its end that the counter has not changed. The register also knows at the start of a section
-// whether it may be in progress together with the others. If it may not, it overlaps another one.
+// The register is a file. It contains a counter, the highest fencing tokens, and the process whose section was the last exclusive one. An
+// exclusive section reads the counter at its start and writes it at its end: a lost update shows that the lock did not protect the section.
+// A shared section checks at its end that the counter has not changed. At the start of a section, the register also knows which others are
+// in progress, and whether they leave enough room.
 type Register struct {
 	judging Judging
 	rule    rule.Rule
 	name    string
 	record  *record // the file itself, mapped: system calls in each section would take most of the time
 	// idle keeps open files for later sections. A kernel lock belongs to an open file description. Therefore goroutines of one process that
-	// are in sections at the same time need different open files. With a mutex, the same file is used again and again.
+	// are in sections at the same time need different open files. A mutex uses the same file again and again.
 	idle chan *latch
 	mine atomic.Int64 // instant at which the last section of this process ended on this path, 0 if there was none
 }
@@ -119,8 +119,8 @@ func (s *Section) lock() (err error) {
 	return nil
 }
 
-// Leave ends the section. If the section was alone, Leave counts it. The result regression says that the token was lower than an earlier
-// one. The result torn says that another section, which should have been alone, was counted since Enter.
+// Leave ends the section, and counts it if it was exclusive. The result regression says that the token was lower than an earlier one. The
+// result torn says that an exclusive section was counted since Enter.
 func (s Section) Leave(token, process int64) (regression, torn bool, err error) {
 	r, alone := s.register.record, s.register.rule.Alone(s.weight)
 	mark := oracle.Mark{Token: token, Process: process}
@@ -134,15 +134,14 @@ func (s Section) Leave(token, process int64) (regression, torn bool, err error) 
 	return regression, torn, s.Abandon()
 }
 
-// tokens returns the tokens that the register has seen. The register has only one word for the tokens of shared sections. The highest of
-// these counts as a token of the process that asks.
+// tokens returns the tokens that the register has seen. It has only one word for the tokens of shared sections. Their highest token counts
+// as a token of the process that asks.
 func (r *record) tokens(process int64) oracle.Tokens {
 	alone := oracle.Mark{Token: r.token.Load(), Process: r.process.Load()}
 	return oracle.Tokens{Seen: alone, Alone: alone}.With(oracle.Mark{Token: r.shared.Load(), Process: process}, false)
 }
 
-// note records a token, for a section that was alone or for another one. A section that was alone has to have a token that no other
-// section has.
+// note records the token of a section. An exclusive section must have a token that no other section has.
 func (r *record) note(m oracle.Mark, alone bool) {
 	if alone && m.Token > r.token.Load() {
 		r.token.Store(m.Token)

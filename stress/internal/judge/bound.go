@@ -10,8 +10,8 @@ import (
 // defaultHandOff is the hand-off budget that package tier has by default.
 const defaultHandOff = 20 * time.Millisecond
 
-// Promises reports whether the lock of a run promises a bound on how long a process waits for it. A mutex promises that if several
-// processes want it all the time.
+// Promises reports whether the lock of a run promises a bound on how long a process waits for it. A mutex does, if several processes want
+// it all the time.
 func Promises(r *report.Result) bool {
 	return r.Lock == "mutex" && r.Procs > 1 && r.Paths == 1 && r.Think == 0
 }
@@ -32,7 +32,7 @@ func BoundAbsence(r *report.Result, handOff *time.Duration, transfers durations.
 		budget = *handOff
 	}
 	if budget > 0 {
-		budget = max(budget, transfer) // the request that finds out who waits takes as long
+		budget = max(budget, transfer) // the request that finds waiting processes takes as long
 	}
 	section := time.Duration(r.Busy * float64(r.Duration) / float64(r.Acquisitions))
 	r.Transfer = transfers.Max

@@ -13,9 +13,9 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// contradiction takes holds with an illegal history. It returns the shortest sequence of neighboring holds that is illegal by itself;
-// usually these are two holds. An illegal history stays illegal if holds are added, so contradiction finds both ends by bisection. If a
-// check takes too long, the result is longer than necessary.
+// contradiction returns the shortest sequence of neighboring holds that is illegal by itself, which are usually two. The history of all
+// given holds is illegal. It stays illegal if holds are added, and therefore bisection finds both ends. If a check takes too long, the
+// result is longer than necessary.
 func contradiction(holds []evidence.Hold, room oracle.Room, deadline time.Time) []evidence.Hold {
 	illegal := func(part []evidence.Hold) bool { return checkWindow(part, room, deadline) == porcupine.Illegal }
 	last := sort.Search(len(holds)-1, func(i int) bool { return illegal(holds[:i+1]) })

@@ -107,9 +107,9 @@ func checkWindow(holds []evidence.Hold, room oracle.Room, deadline time.Time) po
 	return porcupine.CheckOperationsTimeout(modelOf(room), ops, left)
 }
 
-// instant reduces an acquisition to the moment at which it returned, and a release to the moment at which it was called. A correct
-// history stays legal, because a hold certainly lasts from the first moment to the second. The reduction leaves no orders to search.
-// Many waiting readers would have too many orders.
+// instant reduces an acquisition to the moment at which it returned, and a release to the moment at which it was called. A hold certainly
+// lasts from the first moment to the second, and therefore a correct history stays legal. Without the reduction, many waiting readers would
+// have too many possible orders.
 func instant(op porcupine.Operation) porcupine.Operation {
 	if op.Input.(operation).kind == opAcquire {
 		op.Call = op.Return

@@ -14,7 +14,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
 
-// The tests of the oracle show which steps may follow each other. This test shows which steps a hold is turned into.
+// The tests of the oracle show which steps may follow each other. This test shows how a hold becomes steps.
 func TestHistory(t *testing.T) {
 	const mutex, rw, three = oracle.Mutex, oracle.Everybody, 3
 	nested := span(1, 5, 10, 40)

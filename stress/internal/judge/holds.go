@@ -43,8 +43,8 @@ func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	return n
 }
 
-// The function meetings counts the cases in which a kernel lock of a path was not free at once. A case counts as late if a hold explains
-// it: its holder was still inside after it had lost the lock, or had died. The other cases are unexplained.
+// The function meetings counts the cases in which a kernel lock of a path was not free at once. A case is late if a hold explains it,
+// because its holder had lost the lock and was still inside, or had died. The other cases are unexplained.
 func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64) {
 	var suspects []evidence.Hold
 	for _, h := range holds {
@@ -58,7 +58,7 @@ func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64)
 		}
 		explained := h.Valid < h.Met.Until || slices.ContainsFunc(suspects, func(other evidence.Hold) bool {
 			inside := other.Got < h.Met.Until && (other.Over == 0 || other.Left > h.Met.From)
-			inTheWay := room != oracle.Everybody || !room.Fits(h.Weight+other.Weight) // not if both are readers
+			inTheWay := room != oracle.Everybody || !room.Fits(h.Weight+other.Weight) // two readers do not block each other
 			return inside && inTheWay && other.Valid < h.Met.Until && (other.Process != h.Process || other.ID != h.ID)
 		})
 		late += count(explained)

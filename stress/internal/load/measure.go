@@ -52,8 +52,8 @@ func Run(ctx context.Context, cfg Config) (*report.Result, error) {
 // calibrated is how long the measurement of transfers before a run lasts.
 const calibrated = time.Second
 
-// The function calibrate measures how long a transfer takes: for a moment, the same processes run and pass the lock on at each release.
-// If the lock promises no bound that depends on that time, calibrate measures nothing and the result is empty.
+// The function calibrate measures how long a transfer takes: for a moment, the same processes pass the lock on at each release. If the lock
+// promises no bound that depends on that time, calibrate measures nothing and returns an empty result.
 func calibrate(ctx context.Context, cfg Config) (*report.Result, error) {
 	if result := cfg.Result(); !judge.Promises(result) {
 		return result, nil

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	reenterEvery  = 8 // one turn in so many acquires the lock again inside
-	carelessEvery = 2 // in one turn of so many, the holder writes without checking that it still has the lock
+	reenterEvery  = 8 // one in this many turns acquires the lock a second time, inside the first
+	carelessEvery = 2 // in one of this many turns, the holder writes without checking that it still has the lock
 )
 
 // witness is what a worker needs to record its holds. The holds are judged after a run with faults.
@@ -72,8 +72,8 @@ func (s *stay) look() bool {
 	return true
 }
 
-// visit is the critical section. It does not end early if the lock is lost, because a run with faults tests what happens then: the hold
-// has to find the loss, and the fence has to refuse the write.
+// visit is the critical section. It goes on after a loss, because a run with faults tests what happens then: the hold has to report the
+// loss, and the fence has to refuse the write.
 func (s *stay) visit(ctx context.Context) error {
 	from := clock.Now()
 	section, err := s.witness.worker.registers[s.Path].Enter(s.Weight)
@@ -122,7 +122,8 @@ func (s *stay) ask(call func(evidence.Access, *evidence.Answer) error, access ev
 		return err
 	}
 	if answer.Refused {
-		// Another owner has acquired the lock, because a higher token was used. The lease of this owner must have ended before; look checks that.
+		// A higher token was used, so another owner has acquired the lock. The lease of this owner must have ended before that; look checks
+		// it.
 		s.Refused = true
 		s.Blind = s.look()
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store/storetest"
 )
 
-// lateHold is a hold that is still valid at the first few checks and lost after them.
+// lateHold is a hold that is valid in its first checks, and lost in all later ones.
 type lateHold struct {
 	storetest.Hold
 	looks int

@@ -69,7 +69,7 @@ func (w *worker) turn(ctx context.Context, acquire store.Contender, path int, we
 	}
 	v, err := w.visit(h, path, weight, got)
 	released := h.Release()
-	if w.task.RTT > 0 { // without an RTT, reading the clock would take a twentieth of the shortest turns
+	if w.task.RTT > 0 { // without an RTT, reading the clock would take a twentieth of the time of the shortest turns
 		w.countRelease(clock.Tick().Sub(v.left))
 	}
 	if errors.Is(released, store.ErrLost) {
@@ -109,7 +109,7 @@ func (w *worker) visit(h store.Hold, path int, weight int64, got clock.Instant) 
 		return v, err
 	}
 	v.overlap = s.Overlap
-	mutex := w.rule.Room == 1 // otherwise several sections pass the lock on to several others
+	mutex := w.rule.Room == 1 // otherwise several sections may end before the next one begins
 	if mutex {
 		v.passage, v.passed = r.Arrive(process, got)
 	}

@@ -138,8 +138,7 @@ type flight struct {
 	bytes []byte
 }
 
-// maxFlights limits the data that is under way in one direction, since nothing may be forwarded for long. The limit is far more than a
-// delay needs.
+// maxFlights limits the data that is under way in one direction, in case nothing is forwarded for long. A delay needs far less.
 const maxFlights = 1 << 12
 
 // The method pump forwards data until there is no more. It then closes both connections, so that the other direction ends, too. Data

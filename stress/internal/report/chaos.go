@@ -16,8 +16,8 @@ type Chaos struct {
 	Reentries       int64 `json:"reentries"`
 	StoppedHolders  int64 `json:"stopped_holders"`   // holds whose process was paused and resumed
 	StoppedAndLost  int64 `json:"stopped_and_lost"`  // those of them whose holder found the lock lost
-	LateErrMissing  int64 `json:"late_err_missing"`  // checks that found no loss although the lease was over
-	WouldBeOverlaps int64 `json:"would_be_overlaps"` // sections that overlapped one of a late holder: to prevent harm is the task of the fence
+	LateErrMissing  int64 `json:"late_err_missing"`  // checks that found no loss although the lease had ended
+	WouldBeOverlaps int64 `json:"would_be_overlaps"` // sections that overlap one of a late holder; the fence has to prevent harm
 
 	FencedWrites        int64 `json:"fenced_writes"`
 	FencedRefused       int64 `json:"fenced_refused"`

@@ -46,8 +46,8 @@ type Result struct {
 	Away       *durations.Quantiles `json:"away_ns"`
 	Absences   int64                `json:"absences,omitempty"`      // the number of times in Away
 	AwayBound  int64                `json:"away_bound_ns,omitempty"` // the longest time for Away that the lock promises, 0 if it promises none
-	AwayJudged bool                 `json:"away_judged,omitempty"`   // the longest time in Away that the lock promises, 0 for no promise
-	Transfer   int64                `json:"transfer_ns,omitempty"`   // the run fails if fewer than 99 of 100 absences are within the bound
+	AwayJudged bool                 `json:"away_judged,omitempty"`   // the run fails if fewer than 99 of 100 absences are within the bound
+	Transfer   int64                `json:"transfer_ns,omitempty"`   // the longest transfer before the run
 
 	Overlaps         int64 `json:"overlaps"`
 	LostUpdates      int64 `json:"lost_updates"`

@@ -191,8 +191,8 @@ type peer struct {
 func (p peer) Contender(path string) (Contender, error) { return p.contender(path), nil }
 func (p peer) Close() error                             { return p.close() }
 
-// The function local puts a mutex in front of a lock, as a team may do in order to have one contender for each process. The lock is
-// dialed for a single goroutine. It therefore has a single connection or session, and only one path is in use at a time.
+// The function local puts a mutex in front of a lock, as a team does to have one contender for each process. The lock is dialed for one
+// goroutine. Therefore it has one connection or session, and only one path is in use at a time.
 func local(dial Dial) Dial {
 	return func(ctx context.Context, o Options) (Locker, error) {
 		o.Goroutines = 1
@@ -238,7 +238,7 @@ func (h localHold) Release() error {
 	return h.Hold.Release()
 }
 
-// plain is a hold without a token. It does not report its loss. It is the function that releases the lock.
+// plain is the function that releases a lock. As a hold, it has no token and reports no loss.
 type plain func() error
 
 func (plain) Token() int64          { return 0 }

@@ -65,7 +65,7 @@ const (
 func contendVersion(pool *pgxpool.Pool, path string) Contender {
 	return func(ctx context.Context, _ int64) (Hold, error) {
 		for {
-			// ctx does not end the attempt, because after a cancelled update nobody would know whether it was executed.
+			// ctx does not end the attempt, because it would be unknown whether a cancelled update was executed.
 			hold, err := tryVersion(context.WithoutCancel(ctx), pool, path)
 			if hold != nil || err != nil {
 				return hold, err

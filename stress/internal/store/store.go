@@ -1,5 +1,5 @@
-// Package store knows the stores that stress can test. For each of them it knows how its servers are started, how a lock is dialed, and
-// what can be seen of the locks from outside. Each [Store] is one of these stores; the rest of stress is the same for all of them.
+// Package store lists the stores that stress can test. A [Store] says how to start its servers, how to dial a lock, and what an observer
+// can see of the locks. The rest of stress is the same for all stores.
 package store
 
 import (
@@ -30,8 +30,8 @@ type Store struct {
 	HastyTimeout func(random *rand.Rand) time.Duration
 	// GracePeriod says that after a restart or a fail-over, a server may grant nothing for as long as a session timeout.
 	GracePeriod bool
-	// Brittle says that the locks of a connection end at once at the server if the connection is lost. A holder may learn of that a moment
-	// too late, so two processes may believe that they have the lock.
+	// Brittle says that the locks of a connection end at the server as soon as the connection is lost. A holder may learn of that a moment
+	// too late, and then two processes may believe that they have the lock.
 	Brittle bool
 	// Model says how the store differs from the model against which traces are checked.
 	Model trace.Rules
@@ -107,8 +107,8 @@ type Cluster struct {
 	// Replace kills the leader, promotes another member, and starts the old leader again as a follower of the new one. Replace is nil if
 	// the servers elect a leader themselves.
 	Replace func(context.Context) error
-	// Revokes says that a leader that was paused for long may revoke leases that its successor has renewed. Then others get the locks of
-	// these leases, and the holders do not notice. The documentation of the store's package says so.
+	// Revokes says that a leader that was paused for long may revoke leases that its successor has renewed. Other processes then get these
+	// locks, and the holders do not notice. The documentation of the store's package says so.
 	Revokes bool
 }
 

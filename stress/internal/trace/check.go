@@ -40,8 +40,8 @@ func Check(events []Event, rules Rules) (undecided bool, err error) {
 	return errors.Is(err, errUndecided), err
 }
 
-// check looks at a limited number of states first. Before it refuses an event, it starts again with a higher limit, because a state that
-// was left out may explain the event. It returns the number of states that it has looked at, plus looked.
+// check first looks at a limited number of states. Before it refuses an event, it starts again with a higher limit, because one of the
+// states that it left out may explain the event. It returns looked plus the number of states that it has looked at.
 func check(events []Event, rules Rules, enough, looked int) (int, error) {
 	c := &checker{
 		rules: rules, enough: enough, looked: looked, patience: surplus + 8*len(events),
@@ -103,7 +103,7 @@ type (
 	}
 )
 
-// A contender has what the checker knows about a contender that any event mentions. Perhaps that contender never was in the queue.
+// A contender is what the checker knows about a contender that some event mentions. It may never have been in the queue.
 type contender struct {
 	process string
 	session string
@@ -113,7 +113,7 @@ type contender struct {
 	tokens map[int64]*seen // what the trace shows about it with each token, since its name may be used again
 }
 
-// A seen has what the whole trace shows about a contender.
+// A seen is what the whole trace shows about a contender with one token.
 type seen struct {
 	path      string        // the queue that it entered
 	told      clock.Instant // when a view showed it for the first time
@@ -160,8 +160,8 @@ type lease struct {
 	over  bool          // the store has said that it has ended
 }
 
-// renew extends the lease. It counts from when the renewal was sent, since the store cannot have received it earlier. It subtracts one
-// percent, since the store's clock may be a little faster.
+// renew extends the lease from when the renewal was sent, because the store cannot have received it earlier. It subtracts one percent,
+// because the store's clock may be a little faster.
 func (l *lease) renew(sent clock.Instant) { l.until = max(l.until, sent.Add(l.ttl-l.ttl/100)) }
 
 // The method prepare sorts the events. It also collects what later events show about earlier ones: the answer to each command, and the
@@ -393,7 +393,7 @@ func (c *checker) renewed(o *op, ttl time.Duration) error {
 	return nil
 }
 
-// The method news checks a notification. Since a notification may be late, what it says may be true now or may have been true before.
+// The method news checks a notification, which may be late. It has to be true now, or to have been true before.
 func (c *checker) news(e Event) error {
 	p := c.contenders[e.News.ID]
 	if p.process != e.Process {
@@ -438,9 +438,9 @@ func (c *checker) until(p *contender) clock.Instant {
 	return p.lease.until
 }
 
-// The method past returns a time after which the contender of an unanswered command is certainly gone. If the contender has its own
-// lease, the lease begins when the command is executed. The command is assumed to be executed within twice the lease. A store checks for
-// expired leases only from time to time, and not while it is paused. Therefore a store may keep a contender for two more leases.
+// The method past returns a time after which the contender of an unanswered command is certainly gone. A contender with a lease of its own
+// has it from when the command is executed, which is assumed to be within twice the lease. A store checks for expired leases only from time
+// to time, and not while it is paused. Therefore a contender may stay for two more leases.
 func (c *checker) past(o *op) clock.Instant {
 	until := c.until(c.contenders[o.ID])
 	if x := c.leases[session{o.process, o.Session}]; x != nil {

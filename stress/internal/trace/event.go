@@ -154,8 +154,8 @@ func (e Event) inGracePeriod() bool {
 	return e.News != nil && e.News.InGracePeriod || e.Answer != nil && (e.Answer.InGracePeriod || e.Answer.View.InGracePeriod)
 }
 
-// The function apart puts the name of the process before the name of each contender, so that different processes have different names.
-// In a view it removes the name of the nearest contender, which may be of another process.
+// The function apart puts the name of the process in front of each contender's name, because two processes may use the same name. It
+// removes the name of the nearest contender from a view, because that contender may be of another process.
 func apart(e Event) Event {
 	name := func(r Ref) Ref {
 		if r.ID != "" {

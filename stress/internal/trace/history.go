@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// A history has all states in which one queue may be after the answers so far. It also has the commands that may still change the queue.
+// A history has all states in which one queue can be after the answers so far, and the commands that may still change it.
 type history struct {
 	checker *checker
 	path    string
@@ -45,7 +45,7 @@ const (
 	surplus = 1 << 18 // number of states that may be looked at in all, in addition to eight for each event
 )
 
-// The method look splits a renewal: it adds a Look for each view in the answer, so each view is checked like the answer to a Look.
+// The method look splits a renewal into one Look for each view in its answer, so that each view is checked like the answer to a Look.
 func (o *op) look() {
 	if o.answer == nil || o.answer.Outcome != queue.Done {
 		return
@@ -133,7 +133,8 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 			}
 			for _, n := range h.steps(s, now) {
 				if done != nil && looks && len(n.queue) <= len(s.queue) {
-					// The step may as well follow later. Only a step by which a contender enters matters now: it decides the contender's place.
+					// The step may as well happen later. It matters now only if it lets a contender enter, because it then decides the
+					// contender's place.
 					continue
 				}
 				if key := n.key(); !known[key] {
@@ -155,7 +156,7 @@ func (h *history) explain(about *op, now clock.Instant, end func(*state) *state)
 	for _, s := range h.states {
 		s.gone = slices.DeleteFunc(s.gone, func(p place) bool { return now > h.checker.contenders[p.ID].of(p.Token).mentioned })
 	}
-	// Such a command could only create a contender that no process has seen and whose lease is over.
+	// A command that can only create a contender whose lease has ended, and which no process has seen, is dropped.
 	h.retire(func(o *op) bool {
 		return o.open() && o.ID != "" && now > max(h.checker.contenders[o.ID].mentioned, h.checker.past(o)) &&
 			!slices.ContainsFunc(h.states, func(s *state) bool { return s.find(Ref{ID: o.ID}) >= 0 })
@@ -202,8 +203,8 @@ func (h *history) steps(s *state, now clock.Instant) (states []*state) {
 	return states
 }
 
-// The method stays reports whether an unanswered removal of a contender cannot have had an effect by now: the contender is not there, or
-// the trace shows it later.
+// The method stays reports whether an unanswered removal of a contender certainly had no effect yet: the contender is not there, or the
+// trace shows it later.
 func (h *history) stays(s *state, r Ref, now clock.Instant) bool {
 	i := s.find(r)
 	if i < 0 || s.queue[i].Token == 0 {
@@ -222,7 +223,7 @@ func (h *history) next(top int64) int64 {
 	return h.tokens[i]
 }
 
-// The method pass marks those commands as executed that have no effect in this state. Executing them later would explain no more.
+// The method pass marks commands as executed if they have no effect in this state. A later execution would explain nothing more.
 func (h *history) pass(s *state) {
 	for _, o := range h.ops {
 		if s.unordered || o.open() || slices.Contains(s.done, o.number) || o.Op == queue.Leave && h.comes(s, o.ID) {

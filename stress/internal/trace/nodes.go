@@ -14,10 +14,10 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
-// A tree tracks which nodes can have existed in ZooKeeper. ZooKeeper's answers show the order of execution: the answer to a write has
-// the number of the write's transaction. The answer to a read has the number of the newest transaction before the read. Therefore the
-// checker need not search for an order. A node was deleted at some time between the last answer that shows it and the first answer that
-// does not. A request or the end of a session must be able to explain the deletion.
+// A tree tracks which nodes can have existed in ZooKeeper. Its answers show the order of execution: the answer to a write has the number of
+// that transaction, and the answer to a read has the number of the newest transaction before it. Therefore the checker need not search for
+// an order. A node was deleted between the last answer that shows it and the first one that does not. A request, or the end of a session,
+// has to explain the deletion.
 type tree struct {
 	txns     map[command]*txn
 	creating map[string]*txn   // requests by the path of the node that they create, without a number that the server assigns
@@ -187,7 +187,7 @@ func (t *tree) add(at string, by *txn, born int64) *node {
 	if born != 0 {
 		t.tokens[tokenAt{path.Dir(at), born}] = n
 	}
-	// The request names the node in full. Such a node replaces one that the same request deletes, and takes its place in the queue.
+	// This request names the node in full. The node then replaces one that the same request deletes, and takes over its place in the queue.
 	if t.creating[at] == by {
 		for _, o := range by.ops() {
 			if old := t.nodes[o.Path]; o.Op == "delete" && old != nil {
@@ -274,7 +274,7 @@ func (t *tree) answer(x *txn, l *heard, now clock.Instant) error {
 		return t.connected(x, now)
 	}
 	if x.Op == wire.OpName(wire.OpRemoveWatches) {
-		// If the node was deleted before the watch was removed, its event came before this answer. Now no event is due any more.
+		// A deletion before the removal of the watch would have been reported before this answer. From now on, no event is due.
 		delete(l.watched, x.Path)
 	}
 	if r.Zxid <= 0 {

@@ -26,7 +26,7 @@ type place struct {
 	floor int64 // its token is higher than this
 	facts       // what was true for the contender, as far as views mention it
 	told  facts
-	once  bool // its name is not used again: it can leave only after all facts in told have become true
+	once  bool // its name is not used again, so it can leave only when all facts in told have become true
 }
 
 // facts are properties of a contender. Once a fact is true, it stays true.
@@ -120,8 +120,8 @@ func (s *state) settle() {
 	}
 }
 
-// The method remove removes the i-th contender and returns the state. It returns nil if the contender cannot leave yet: a later view
-// shows a fact of the contender that was not true yet.
+// The method remove removes the i-th contender and returns the state. It returns nil if the contender cannot have left yet, because a later
+// view shows a fact about it that has not become true.
 func (s *state) remove(i int) *state {
 	p := s.queue[i]
 	if p.once && !p.has(p.told) {
@@ -147,9 +147,9 @@ func (s *state) advance(i int) int {
 	return at
 }
 
-// execute returns the state after a command. It returns nil if the command cannot be executed in this state, or cannot have its answer.
-// now says that the answer arrives now. Before that, execute returns nil also for a command whose answer is not Done: such a command
-// changes nothing, and so it may as well be executed when its answer arrives.
+// execute returns the state after a command. It returns nil if the command cannot be executed in this state, or cannot have its answer. now
+// says that the answer arrives now. A command whose answer is not Done changes nothing. Before its answer arrives, execute therefore
+// returns nil for it.
 func (s *state) execute(o *op, now bool) *state {
 	a := o.answer
 	if o.open() {

@@ -104,7 +104,7 @@ func use(ctx context.Context, work *sync.WaitGroup, locks *tier.Registry, record
 	}
 }
 
-// Later events determine most outcomes, so few states have to be looked at.
+// Later events determine most outcomes. The checker therefore has to look at few states.
 func TestWhatAStoreDidIsPossible(t *testing.T) {
 	for seed := range uint64(3) {
 		events := run(t, seed, time.Minute, true)
@@ -321,8 +321,7 @@ func (f forger) isRefused(t *testing.T, events []Event, rules Rules) {
 	})
 }
 
-// If the order of execution is unknown, a contender's token has to be higher than another only if the other was reported before the
-// contender entered.
+// If the order of execution is unknown, a contender's token must exceed only the tokens that were reported before the contender entered.
 func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
 	for _, c := range []struct {
 		enters clock.Instant // when another contender enters, which has the lower token
@@ -348,7 +347,7 @@ func TestTokenIsHigherThanThoseThatWereToldBefore(t *testing.T) {
 	}
 }
 
-// A command may have no answer. It counts as executed when other processes see its effect, even if its name was used before.
+// A command without an answer counts as executed when other processes see its effect, even if its name was used before.
 func TestCommandWithoutAnAnswerIsSeenByItsEffect(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -376,8 +375,8 @@ func adding(events *[]Event) func(process string, number int64, c Command, a *An
 	}
 }
 
-// A repeated command may be executed a second time after the first contender has left, because a server may have been paused while it
-// had the command.
+// A repeated command may be executed a second time when the first contender has already left, because a server may be paused with the
+// command.
 func TestEnterThatWasRepeatedMayBeExecutedLate(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -435,8 +434,8 @@ func TestNewsInAGracePeriodOfWhoWaitsBehind(t *testing.T) {
 	need.WantErr(t, "Check", need.ErrOf(Check(events, Rules{})), nil)
 }
 
-// A process may be killed before it gets the answer. It may then have permits until its lease ends, although no other process has seen
-// it.
+// A process that is killed before it gets its answer may have permits until its lease ends, although no other process has seen its
+// contender.
 func TestPermitsOfWhoWasKilledBeforeTheAnswer(t *testing.T) {
 	var events []Event
 	add := adding(&events)
@@ -501,7 +500,7 @@ func TestPermitsThatMayHaveBeenGivenBackMakeFewStates(t *testing.T) {
 	need.That(t, fmt.Sprintf("got %v, %d states for %d events", err, looked, len(events)), err == nil && looked <= 64*len(events))
 }
 
-// A notification may arrive at the same time as the answer to a Leave. It is accepted although an Enter with the same name may still be
+// A notification may arrive at the same time as the answer to a Leave. It is accepted, although an Enter with the same name may still be
 // under way.
 func TestNewsOfTheSameMomentAreHeard(t *testing.T) {
 	x, second := Ref{Path: "/mutex", ID: "x"}, clock.Instant(time.Second)

@@ -67,7 +67,7 @@ func killServer(ctx context.Context, t *trial) (string, error) {
 	return fmt.Sprintf("for %.1f s and its start", long), t.cluster.Restart(ctx)
 }
 
-// loseAnswers keeps answers from the owner. In one of three trials it does so even before the owner has acquired the lock.
+// loseAnswers keeps answers from reaching the owner. In one of three trials, it starts before the owner has acquired the lock.
 func loseAnswers(ctx context.Context, t *trial) (choice string, err error) {
 	defer t.relay.Heal()
 	t.relay.MuteAnswers()

@@ -15,8 +15,8 @@ type verdict struct {
 	Late     time.Duration // the longest time for which an owner believed in its hold after another turn had begun
 }
 
-// judge checks the holds with the oracle of tierlock's own tests. A hold that was not released lasts until end. The owner was paused
-// until woke. What it believed before that does not count, because it could not act on it.
+// judge checks the holds with the oracle of tierlock's own tests. A hold that was not released lasts until end. Before woke, the owner was
+// paused. What it believed then does not count, because it could not act on it.
 func judge(turns []turn, woke, end clock.Instant) verdict {
 	turns = slices.Clone(turns)
 	for i := range turns {

@@ -102,8 +102,8 @@ func takeTurn(ctx context.Context, contend store.Contender, leave <-chan struct{
 	_ = twin.Say(event{What: released, At: clock.Now(), Why: why})
 }
 
-// The function believe checks the hold again and again, until a check finds it lost or leave is signaled. It returns the time of the
-// last check that found the hold valid. After a pause, the process checks before it does anything else, as a careful program does.
+// The function believe checks the hold again and again, until a check finds it lost or leave is signaled. It returns the time of the last
+// check that found it valid. After a pause, its first action is a check, as in a careful program.
 func believe(hold store.Hold, leave <-chan struct{}) (believed clock.Instant) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -22,7 +22,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// Package store has the same locks for benchmarks. There they have no leases, and nobody checks whether a lock was lost.
+// Package store has the same locks for benchmarks. There they have no leases, and are not checked for a loss.
 
 // Peer is the connection of one process for the lock of another library.
 type Peer struct {

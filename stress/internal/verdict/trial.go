@@ -115,7 +115,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	if asking {
 		t.waiter.order(acquire)
 	}
-	// If the store has kept the lock of the owner, the owner may keep it. It then has to be told to release it.
+	// If the store has kept the lock for the owner, the owner may keep it. It is then ordered to release it.
 	err = t.waiter.await(ctx, granted, 2*lease+lease/2)
 	if errors.Is(err, errLate) {
 		t.owner.order(release)
@@ -146,7 +146,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	return o.never(t.owner.awaitRelease(ctx))
 }
 
-// The method never records an errLate: something did not return in time. It returns any other error, which ends the trial.
+// The method never records an errLate, which says that an event did not come in time. It returns any other error, which ends the trial.
 func (o *outcome) never(err error) error {
 	if !errors.Is(err, errLate) {
 		return err

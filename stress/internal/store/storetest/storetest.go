@@ -1,4 +1,4 @@
-// Package storetest has a lock that excludes nobody, for tests of the code that judges locks.
+// Package storetest has a lock that excludes no other holder, for tests of the code that judges locks.
 package storetest
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
-// DialBroken returns a locker whose lock is granted at once to everybody.
+// DialBroken returns a locker that grants its lock to every caller at once.
 func DialBroken(context.Context, store.Options) (store.Locker, error) { return broken{}, nil }
 
 type broken struct{}

@@ -18,7 +18,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
 public final class CuratorParty {
     private final CuratorFramework client;
     private final InterProcessMutex mutex;
-    private volatile int losses; // Only the listener changes it.
+    private volatile int losses; // changed only by the listener
 
     private CuratorParty(String task) throws Exception {
         int lease = (int) TimeUnit.NANOSECONDS.toMillis(Long.parseLong(field(task, "Lease")));
@@ -38,7 +38,7 @@ public final class CuratorParty {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         CuratorParty party = new CuratorParty(in.readLine());
         say("ready", System.nanoTime(), "Version", version());
-        ExecutorService turns = Executors.newSingleThreadExecutor(); // The mutex belongs to a thread.
+        ExecutorService turns = Executors.newSingleThreadExecutor(); // one thread, because the mutex belongs to the thread that acquires it
         CountDownLatch leave = null;
         for (String order = in.readLine(); order != null; order = in.readLine()) {
             if (order.equals("acquire")) {
@@ -80,7 +80,7 @@ public final class CuratorParty {
         return null;
     }
 
-    /** Returns when a look last found the connection undisturbed. Looks every millisecond. */
+    /** Checks the connection every millisecond. Returns the time of the last check that found it undisturbed. */
     private long believe(int before, CountDownLatch leave) throws InterruptedException {
         long believed = 0;
         while (true) {

@@ -41,7 +41,7 @@ class Party:
             say("released", Why=repr(e))
 
     def believe(self, losses, leave):
-        """Returns when a look last found the connection undisturbed. Looks every millisecond."""
+        """Checks the connection every millisecond. Returns the time of the last check that found it undisturbed."""
         believed = 0
         while True:
             look = time.monotonic_ns()
