@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/zkserver/zkservertest"
 )
 
-// With TLS, both sides present certificates. A server with a certificate that is not trusted counts as a missing server.
+// With TLS, both sides show certificates. A server whose certificate is not trusted is reported like a server that cannot be reached.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	authority := zkservertest.NewAuthority(t)
@@ -47,7 +47,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// Credentials come from a file or the environment, and give access to what they permit.
+// Credentials come from a file or from the environment. The command may then do what their permissions allow.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// On a terminal, break shows the holder. It deletes the holder's contender only after the answer yes.
+// On a terminal, break first shows the holder. It deletes the holder's contender only after the answer yes.
 func TestBreakAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
@@ -23,11 +23,11 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	need.WantErr(t, "after a no", hold.Err(), nil)
 	s.types("yes\n")
 	s.shows("status 2 0")
-	s.shows("status 3 1") // break does not ask about a token that no contender has
+	s.shows("status 3 1") // if no contender has this token, break does not ask
 	<-hold.Lost()
 }
 
-// On a terminal, watch draws one screen again and again. At its end the terminal is as it was before.
+// On a terminal, watch draws one screen again and again. When it ends, the terminal looks as before.
 func TestWatchDrawsOnATerminal(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}

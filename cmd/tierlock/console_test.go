@@ -48,8 +48,8 @@ func (c console) acquire(t *testing.T, path, label string) *tier.Hold {
 var evil = `{"v":1,"host":"\u001b]0;owned\u0007","pid":7,"label":"\u001b[2J\u202egnp\n\u2028level=ERROR` +
 	strings.Repeat("x", 900<<10) + `"}`
 
-// Content that another program has put into a queue is shown so that a terminal does not obey it. The node may be broken if it belongs to
-// no session.
+// A queue may contain content of another program with control sequences. The command shows it in a form that a terminal does not obey.
+// Break may delete such a node if it belongs to no session.
 func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}
@@ -76,7 +76,7 @@ func TestNodesOfOthersAreSeenAndBroken(t *testing.T) {
 	c.acquire(t, "/jobs/left", "").Release()
 }
 
-// Readers of all libraries hold a lock together, and each is asked for it in the form that its library knows.
+// Readers of all libraries hold a lock together. Revoke asks each of them in the form that its library knows.
 func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	t.Parallel()
 	c := console{startServer(t)}

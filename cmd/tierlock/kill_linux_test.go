@@ -15,12 +15,11 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The program chain starts a chain of processes. Each process forks the next one and exits, as long as the directory in its argument
-// exists.
+// The program chain starts a chain of processes: each one forks the next and exits, as long as the directory in its argument exists.
 const chain = `while (-d $ARGV[0]) { exit if fork }`
 
-// Such a chain is killed, inside and outside of the command's process group, before the run ends. Sending KILL must not need to open a
-// file, because the file table may be full.
+// The run kills such a chain before it ends, both inside and outside of the command's process group. To send KILL, it must not open a file,
+// because the file table may be full.
 func TestForksDoNotOutrunKILL(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

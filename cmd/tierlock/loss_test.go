@@ -13,8 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// After a kill -9 of the runner, the processes that the command has left behind are killed, and the lock is released. The same happens with
-// the command itself.
+// After a kill -9 of the runner, the command and all processes that it has started are killed, and then the lock is released.
 func TestKilledRunnerEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -74,7 +73,7 @@ func TestKilledKeeperKillsTheCommandWithoutTheFront(t *testing.T) {
 	p.Exits(74)
 }
 
-// A stopped front does not matter: the lease is renewed, and the command lives.
+// A front that is stopped loses nothing: the keeper renews the lease, and the command goes on.
 func TestStoppedRunnerLosesNothing(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -90,7 +89,7 @@ func TestStoppedRunnerLosesNothing(t *testing.T) {
 	p.Exits(6)
 }
 
-// If a command is stopped, it keeps its lock, and KILL still reaches it.
+// A stopped command keeps its lock. If the lock is lost, KILL still ends the command.
 func TestStoppedCommandIsKilledOnLoss(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -121,5 +120,5 @@ func TestDeletedPermitKillsTheCommand(t *testing.T) {
 	section.Dies()
 	p.Exits(74)
 	p.Says("KILL at once")
-	commandtest.Want(t, at(server.Addr()), "run -n -permits 3 -weight 3 /deleted/pool -- true", 0) // all are free
+	commandtest.Want(t, at(server.Addr()), "run -n -permits 3 -weight 3 /deleted/pool -- true", 0) // succeeds because all permits are free
 }

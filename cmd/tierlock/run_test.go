@@ -13,7 +13,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// With a wrong command line nothing is run, and the status is 64; with a missing server it is 69.
+// With a wrong command line, nothing is run and the status is 64. Without a server, it is 69.
 func TestNothingRunsAfterAnError(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -44,7 +44,7 @@ func TestNothingRunsAfterAnError(t *testing.T) {
 	stage.NoMore()
 }
 
-// A command that wants the lock of its own run waits for itself. The message says so.
+// A command that wants the lock of its own run would wait for itself. The message says so.
 func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -55,7 +55,7 @@ func TestNestedRunIsToldThatItWaitsForItself(t *testing.T) {
 	p.Says("/nested: not acquired within 2s: held by the tierlock run that started this one")
 }
 
-// The command inherits the runner's descriptors, such as those of a jobserver of make.
+// The command inherits the runner's open files, such as those of a jobserver of make.
 func TestOpenFilesReachTheCommand(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -77,7 +77,7 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 	need.Equal(t, "what is in descriptor 3 and how many pipes there are, with and without the lock", p.Stdout.String(), string(want))
 }
 
-// The lock is kept until everything that the command has started is gone, including processes in other sessions.
+// The run keeps the lock until everything that the command has started has ended, also processes in other sessions.
 func TestLockStaysForWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

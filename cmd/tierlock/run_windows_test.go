@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// On Windows, run is tested with the server of the subcommand dev, because no other server is available. The other tests of the command are
+// On Windows, these tests use the server of the subcommand dev, because no other server is available. The other tests of the command are
 // for Unix.
 
 // The flag short sets the session of runs that lose a lock in a test. The margin is then 1.33 s.
@@ -60,14 +60,14 @@ func await(t *testing.T, server *zktest.Server, path string, contenders int) {
 	childtest.Eventually(t, fmt.Sprint(contenders, " at ", path), func() bool { return len(server.Children(path)) == contenders })
 }
 
-// hearsBreak waits until a stubborn command was asked to end.
+// hearsBreak waits until a stubborn command has got the signal to end. Wine cannot send it.
 func hearsBreak(section *commandtest.Section) {
 	if !onWine {
 		section.Hears(syscall.SIGINT)
 	}
 }
 
-// The command uses the runner's input and output, and its exit status becomes the runner's, even if Windows set it.
+// The command uses the runner's input and output. The exit status of the runner is that of the command, even one that Windows has set.
 func TestCommandIsTheRunnersOwn(t *testing.T) {
 	t.Parallel()
 	_, addr := serve(t)
@@ -88,8 +88,8 @@ func TestCommandIsTheRunnersOwn(t *testing.T) {
 	stage.NoMore()
 }
 
-// Only one command runs at a time. The lock is kept until all processes that the command has started have ended, including processes that
-// have left the console.
+// Only one command runs at a time. The run keeps the lock until all processes that the command has started have ended, also those that have
+// left the console.
 func TestLockStaysForWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -110,8 +110,8 @@ func TestLockStaysForWhatIsLeft(t *testing.T) {
 	next.Exits(0)
 }
 
-// When the lease runs out, the command is asked to end. After the grace it is killed with all processes that it has started, before another
-// command begins.
+// When the lease ends, the command is asked to end. After the grace, the run kills it with all processes that it has started, before
+// another command begins.
 func TestLossEndsTheCommandBeforeTheNext(t *testing.T) {
 	t.Parallel()
 	server, addr := serve(t)
@@ -165,8 +165,8 @@ func asked(t *testing.T, env []string, args string) *logtest.Log {
 	return out
 }
 
-// One of the two processes ends by TerminateProcess, or the keeper's threads are suspended for a while. Then no process that the command
-// has started is left, and only after that another command begins.
+// One of the runner's two processes is terminated, or the keeper's threads are suspended for a while. Another command begins only when no
+// process of the first one is left.
 func TestKilledRunnerLeavesNothing(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -213,7 +213,7 @@ func suspend(process syscall.Handle, _ uint32) error {
 	return nil
 }
 
-// While the command runs, Ctrl-C goes to the command, which may continue and keep the lock. While the runner waits, Ctrl-C ends the
+// While a command runs, Ctrl-C goes to the command, which may go on and keep the lock. While the runner waits for the lock, Ctrl-C ends the
 // runner.
 func TestCtrlCIsTheCommands(t *testing.T) {
 	t.Parallel()

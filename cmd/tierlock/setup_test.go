@@ -45,7 +45,7 @@ func startWith(t *testing.T, servers string, prepare func(*exec.Cmd), args ...st
 	return commandtest.StartWith(t, at(servers), prepare, args...)
 }
 
-// proxyTo returns a proxy that leads to the server.
+// proxyTo returns a proxy in front of the server.
 func proxyTo(t *testing.T, server *zkserver.Server) *faultproxy.Proxy {
 	t.Helper()
 	proxy := need.Get(faultproxy.Start(server.Addr()))(t)
@@ -77,7 +77,7 @@ func deleteQueue(t *testing.T, conn *zk.Conn, path string) {
 	}
 }
 
-// deleteQueue deletes the whole queue, including the holder.
+// black makes the proxy swallow everything in both directions, without an error.
 func black(proxy *faultproxy.Proxy) {
 	proxy.Mute(zktest.Request)
 	proxy.Mute(zktest.Reply)

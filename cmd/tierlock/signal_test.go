@@ -14,12 +14,12 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Signals are forwarded to the command's process group, and the status of the command becomes that of the runner.
+// The runner forwards signals to the command's process group, and its exit status is that of the command.
 func TestSignalsReachTheCommand(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if signal.Ignored(sig) { // a signal that is ignored here, as under nohup, is also ignored in the command
+		if signal.Ignored(sig) { // a signal that is ignored here, as under nohup, is ignored in the command, too
 			continue
 		}
 		stage := commandtest.NewStage(t)
@@ -39,19 +39,19 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// A signal also ends a runner that is still looking for a server.
+// A signal ends a runner that still looks for a server.
 func TestSignalEndsTheConnecting(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	proxy := proxyTo(t, server)
 	proxy.Refuse()
 	p := start(t, proxy.Addr(), commandtest.Under("", "/connecting", "true")...)
-	p.Keeper() // before it catches signals, the keeper may die of the signal
+	p.Keeper() // until it catches signals, the keeper may die of the signal
 	p.Signal(syscall.SIGTERM)
 	p.Exits(128 + int(syscall.SIGTERM))
 }
 
-// After a kill -9 of a runner that waits, nothing of it is left in the queue.
+// After a kill -9 of a waiting runner, its contender leaves the queue.
 func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -69,7 +69,7 @@ func TestKilledWaiterLeavesTheQueue(t *testing.T) {
 	holder.Leave(0)
 }
 
-// The command starts with the same blocked and ignored signals as it would without a lock.
+// The command starts with the same blocked and ignored signals as without tierlock.
 func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 	t.Parallel()
 	const script = "grep -E 'Sig(Blk|Ign|Cgt)' /proc/self/status"

@@ -33,7 +33,7 @@ func TestStoresAreToldByTheirSchemes(t *testing.T) {
 	}
 }
 
-// No store shows the password of a URL, whatever is wrong.
+// Whatever is wrong with a URL, no store shows its password.
 func TestPasswordsOfURLsAreNotShown(t *testing.T) {
 	t.Parallel()
 	for _, u := range []string{
@@ -50,7 +50,7 @@ func TestPasswordsOfURLsAreNotShown(t *testing.T) {
 		for _, line := range []string{"run -v /x -- true", "doctor /x", "watch /x", "ls -store " + u} {
 			p := commandtest.Start(t, []string{"TIERLOCK_STORE=" + u}, append([]string{"-connect-timeout", "200ms"}, strings.Fields(line)...)...)
 			status := 64
-			if !strings.HasPrefix(line, "ls") && p.Status() == 69 { // the URL is right, but no server is there
+			if !strings.HasPrefix(line, "ls") && p.Status() == 69 { // this URL is right, but no server is there
 				status = 69
 			}
 			p.Exits(status)

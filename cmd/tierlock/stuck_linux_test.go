@@ -15,7 +15,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// startStuck starts tierlock with a full pipe as its stderr. Nothing reads from this pipe.
+// startStuck starts tierlock with a full pipe as its stderr, from which no process reads.
 func startStuck(t *testing.T, servers string, args ...string) *commandtest.Tool {
 	t.Helper()
 	var ends [2]int
@@ -46,7 +46,7 @@ func isStuck(pid int) bool {
 	return false
 }
 
-// If stderr is not read, the command is still ended in time, and signals are still forwarded.
+// If stderr is not read, the runner still ends the command in time, and still forwards signals.
 func TestNothingWaitsForTheReaderOfStderr(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

@@ -81,8 +81,8 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// The command has the terminal, including Ctrl-C, and after that the shell gets it back. If a shell has started to read, it may miss its
-// signal until there is input. Therefore the second command does not read.
+// While the command runs, it has the terminal, including Ctrl-C. After that, the shell gets the terminal back. A shell that has started to
+// read may miss its signal until there is input. Therefore the second command does not read.
 func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -110,7 +110,7 @@ func TestTerminalIsTheCommandsAndGoesBack(t *testing.T) {
 	s.shows("shell got three")
 }
 
-// In a pipeline the other processes keep the terminal until the command reads from it.
+// In a pipeline, the other processes keep the terminal until the command reads from it.
 func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -124,7 +124,7 @@ func TestCommandInAPipelineGetsTheTerminalWhenItReads(t *testing.T) {
 	s.shows("shell got two")
 }
 
-// The command of a slot does not have the terminal. Therefore Ctrl-C reaches tierlock as well, and ends the schedule.
+// The command of a slot does not get the terminal. Therefore Ctrl-C also reaches tierlock, and ends the schedule.
 func TestTerminalEndsTheSlots(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -141,8 +141,7 @@ func TestTerminalEndsTheSlots(t *testing.T) {
 	s.shows("shell got one")
 }
 
-// Ctrl-Z stops the command and returns to the prompt of the shell. The command fg continues it. The locks are kept. Here there are two
-// nested runs.
+// Ctrl-Z stops the command and returns to the shell's prompt, and fg continues it. The locks are kept. In this test, two runs are nested.
 func TestSuspendedAndContinued(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {

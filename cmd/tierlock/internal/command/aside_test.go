@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// A reader reads only when the test tells it to.
+// A reader reads only when the test allows it.
 type reader struct {
 	may  chan struct{}
 	text bytes.Buffer
@@ -53,7 +53,7 @@ func TestOfTooManyMessagesTheLastAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, in := newReader()
 		in.say("the first")
-		synctest.Wait() // it is about to be written
+		synctest.Wait() // now the first message is about to be written
 		const long, many = 1000, 1000
 		for i := range many {
 			in.say("%04d %s", i, strings.Repeat("x", long))

@@ -13,7 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The keeper may still exist, but may have failed to end the command.
+// After a stop, the front may find that its deadline has passed. The keeper may still exist without having ended the command. The front
+// therefore asks once before it kills.
 func TestFrontThatWasStoppedAsksOnce(t *testing.T) {
 	null := need.Get(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 	defer null.Close()
@@ -23,7 +24,7 @@ func TestFrontThatWasStoppedAsksOnce(t *testing.T) {
 	need.That(t, "the keeper is asked again, though the lock is not ours any more", !f.late())
 }
 
-// The front's timer does not run during the sleep. It then fires, and the front checks the clock for the first time.
+// While the machine sleeps, the front's timer does not run. When it fires, the front checks the clock and asks once.
 func TestFrontWhoseMachineSleptPastItsDeadlineAsksOnce(t *testing.T) {
 	null := need.Get(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(t)
 	defer null.Close()
@@ -47,7 +48,7 @@ func (l leased) Lost() <-chan struct{} { return nil }
 func (l leased) Err() error            { return nil }
 func (l leased) Token() int64          { return 1 }
 
-// The time that the front gets, and the time of the keeper's own KILL, both use a clock that counts the sleep of the machine.
+// The front's time limit and the keeper's own KILL both use a clock that includes the sleep of the machine.
 func TestTheSleepOfTheMachineIsTakenOffTheLifeOfTheCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read, write, err := os.Pipe()

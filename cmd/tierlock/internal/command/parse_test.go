@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// plain returns two stores. One prints the address to which it would connect. The other has a task and no TLS.
+// plain returns two stores. One prints the address to which it would connect. The other has a subcommand of its own and no TLS.
 func plain() []*Store {
 	return []*Store{{
 		Name: "Plain", Schemes: []string{"plain"}, Example: "plain://host:1", About: "    PLAIN  is not used\n", Auth: "a word",
@@ -31,7 +31,7 @@ func plain() []*Store {
 	}}
 }
 
-// If a command line is wrong, nothing is run, and the exit status is 64. The message says what is wrong, where, and what helps.
+// With a wrong command line, nothing is run and the exit status is 64. The message says what is wrong, and how to correct it.
 func TestWrongCommandLines(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"", "no subcommand; tierlock help lists them"},
@@ -60,7 +60,7 @@ func TestWrongCommandLines(t *testing.T) {
 	}
 }
 
-// Help is not an error. It lists everything, and each subcommand's help has an example.
+// Help is not an error. It lists all subcommands, and the help of each subcommand has an example.
 func TestHelp(t *testing.T) {
 	ask := func(line string) string {
 		var out, err bytes.Buffer
@@ -85,7 +85,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The version is printed wherever it is asked for, and nothing is run.
+// -version prints the version wherever it is on the command line, and nothing is run.
 func TestVersion(t *testing.T) {
 	for _, line := range []string{"--version", "-version run /x -- true", "ls -store nowhere -version"} {
 		var out, err bytes.Buffer
@@ -115,7 +115,7 @@ func TestFlagsAnywhere(t *testing.T) {
 	}
 }
 
-// A password comes from the environment or a file, because every user can read a command line. No text contains it, not even an error
+// A password comes from the environment or a file, because every user can read a command line. No output contains it, not even an error
 // about a wrong URL.
 func TestPasswordsAreNeitherTakenFromTheCommandLineNorShown(t *testing.T) {
 	for _, u := range []string{
@@ -146,7 +146,7 @@ func TestPasswordsAreNeitherTakenFromTheCommandLineNorShown(t *testing.T) {
 	}
 }
 
-// The user from -auth-file or TIERLOCK_AUTH takes precedence over the user in the URL. The user in the URL is used as it is written there.
+// A user from -auth-file or TIERLOCK_AUTH takes precedence over the one in the URL. Without these, the user in the URL counts, unescaped.
 func TestLoginIsOfTheURLUnlessItIsGivenApart(t *testing.T) {
 	t.Setenv(storeVar, "odd://us%40er:se%3Acret@host:1,other:2/a?b=c")
 	a := new(Address)

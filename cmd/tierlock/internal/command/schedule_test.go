@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The time zone of the process does not matter.
+// Cron expressions have the same times in every time zone of the process.
 func TestCronExpressions(t *testing.T) {
 	after := time.Date(2026, 6, 30, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]string{

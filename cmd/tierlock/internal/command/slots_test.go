@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The front may have sent a question just before it has heard of the end of a slot. The keeper does not start the next command at this
-// question, because the front does not watch that command yet.
+// The front may send a question just before it learns that a slot has ended. This question must not make the keeper start the next command,
+// because the front does not watch that command yet.
 func TestKeeperStartsTheNextCommandOnlyUnderTheEyesOfTheFront(t *testing.T) {
 	read, write, err := os.Pipe()
 	need.OK(t, err)
@@ -38,7 +38,7 @@ func TestKeeperStartsTheNextCommandOnlyUnderTheEyesOfTheFront(t *testing.T) {
 	need.Equal(t, "it answers the question", question, 8)
 }
 
-// Between two slots there is no command to kill. The front neither asks nor misses an answer, however long that takes.
+// Between two slots, no command runs that the front could kill. It then neither asks nor misses an answer, for any length of time.
 func TestFrontRestsBetweenSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read, write, err := os.Pipe()

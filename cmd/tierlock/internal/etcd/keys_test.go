@@ -20,7 +20,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Locks of the client library compete at the same path. Such locks are shown, and their holders cannot be asked.
+// Locks of the client library compete at the same path. The command shows them, and says that their holders cannot be asked.
 func TestLocksOfTheClientAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -60,7 +60,7 @@ func TestAKeyUnderNoLeaseIsFoundAndBroken(t *testing.T) {
 	commandtest.Want(t, env, fmt.Sprintf("break /left/report -yes -token %d", token), 1, "nothing was deleted")
 }
 
-// The name of a key may have any bytes: it is shown as a short line, and can be broken all the same.
+// The name of a key may contain any bytes. It is shown as a short line, and break can still delete it.
 func TestAKeyOfAnyNameIsShownAndBroken(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -91,7 +91,7 @@ func TestListStopsAtTheLimit(t *testing.T) {
 	}
 }
 
-// Credentials come from a file or the environment, and give access to what they permit.
+// Credentials come from a file or from the environment. The command may then do what their permissions allow.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	server := childtest.Start(t, etcdserver.Start, etcdserver.Config{NoSync: true})
@@ -124,7 +124,7 @@ func TestCredentials(t *testing.T) {
 	commandtest.Want(t, env, "run -auth-file "+file+" /jobs/report -- true", 0)
 }
 
-// A lease is in whole seconds.
+// Leases of etcd last for whole seconds. Therefore -session has to be a multiple of a second.
 func TestSessionsAreOfWholeSeconds(t *testing.T) {
 	t.Parallel()
 	commandtest.Want(t, at(startServer(t).Addr()), "run -session 1500ms /seconds -- true", 64, "lease TTL 1.5s: want a multiple of 1s")

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A newStore has one lock. It grants the lock to a waiter when its grace period has ended.
+// A newStore is a store with one lock, which it grants to a waiter when its grace period has ended.
 type newStore struct{ gracePeriod *tier.GracePeriodError }
 
 func (s newStore) Look(_ context.Context, path string) (*inspect.Queue, error) {

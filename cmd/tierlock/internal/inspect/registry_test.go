@@ -73,7 +73,7 @@ func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	})
 }
 
-// A list has the locks that have contenders. With all, it also has the other locks. Findings of a store about a lock are shown with the
+// A list has the locks with contenders, and with all also the other locks. If a store finds a problem of a lock, it is listed among the
 // other findings.
 func TestARegistryListsAndExamines(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
@@ -95,7 +95,7 @@ func TestARegistryListsAndExamines(t *testing.T) {
 		need.That(t, "an error that comes in time is no refusal", refused)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); errors.As(err, &refusal) { // an answer may still have come
+		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); errors.As(err, &refusal) { // the answer may still have come
 			t.Errorf("without time: %v is a refusal", err)
 		}
 		report, err := r.Examine(t.Context(), path, func(_ context.Context, r *inspect.Report) error {
@@ -110,7 +110,7 @@ func TestARegistryListsAndExamines(t *testing.T) {
 	})
 }
 
-// A semaphore is not a lock: several processes have its permits, and others wait for some.
+// The queue of a semaphore shows which processes have permits, how many they have, and which processes wait.
 func TestARegistryTellsWhoHasPermits(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		a, b := process("a").Semaphore(path, 5), process("b").Semaphore(path, 5)
@@ -140,7 +140,7 @@ func TestARegistryTellsWhoHasPermits(t *testing.T) {
 	})
 }
 
-// Some stores know a semaphore only while it has contenders. A follower still reports that its permits are free, even if it lists the locks
+// Some stores know a semaphore only while it has contenders. Follow still reports that its permits are free, even if it searches for locks
 // at that moment.
 func TestAFollowerTellsThatPermitsAreFree(t *testing.T) {
 	bubble(t, func(t *testing.T, server *memory.Server, process func(string) *tier.Registry) {

@@ -76,7 +76,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// The error for a database without the tables differs from that for a missing server. Migrate makes the tables.
+// A database without the tables is reported differently from a missing server. Migrate creates the tables.
 func TestMigrateMakesTheTables(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -95,7 +95,7 @@ func TestMigrateMakesTheTables(t *testing.T) {
 	}
 }
 
-// Doctor names a missing right. A user unknown to the server gets the same exit status as without a server.
+// Doctor names a missing right. For an unknown user, the exit status is the same as without a server.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

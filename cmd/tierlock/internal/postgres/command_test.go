@@ -69,7 +69,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// A database without the schema is reported differently from a missing server, with advice.
+// A database without the schema is reported differently from a missing server, and the message says what to do.
 func TestWithoutTheSchema(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -130,7 +130,7 @@ func TestSchemaIsTheSQLOfMigrate(t *testing.T) {
 	commandtest.Want(t, at(url), "help schema", 0, "usage: tierlock schema\n", "\n  tierlock schema [|] psql")
 }
 
-// Missing privileges are reported as such; a host name that does not exist counts as a missing server.
+// A missing privilege is reported as such. A host name that does not exist is reported like a missing server.
 func TestPrivileges(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

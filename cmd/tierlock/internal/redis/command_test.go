@@ -39,7 +39,7 @@ func startServer(t *testing.T) *redisserver.Server {
 	return commandtest.Server(t)
 }
 
-// take acquires a lock as the first process at a server, so that later processes need no grace period.
+// take acquires a lock in the first process at a server. Later processes then have no grace period.
 func take(server *redisserver.Server) error {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
@@ -77,7 +77,7 @@ func TestCommand(t *testing.T) {
 			Locks: func(t *testing.T, label string) (*tier.Registry, error) {
 				return redislock.New(t.Context(), operate(t, server), tier.WithLabel(label))
 			},
-			Forget: func() error { // after this, the server is another primary
+			Forget: func() error { // makes the server look like another primary
 				client := operate(t, server)
 				return errors.Join(client.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(), client.ReplicaOf(t.Context(), "NO", "ONE").Err())
 			},
@@ -85,7 +85,7 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-// Locks of other libraries are shown. The output does not claim that these locks could be revoked or broken.
+// The command shows locks of other libraries. It does not say that they can be revoked or broken.
 func TestLocksOfOthersAreSeen(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -101,7 +101,7 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 	commandtest.Want(t, env, "doctor others:report", 1, "problem +the key does not expire")
 }
 
-// Locks are found by their queues, whatever separator their names use.
+// The command finds locks by their queues, whatever separators their names have.
 func TestLocksAreFound(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
@@ -142,7 +142,7 @@ func TestCredentials(t *testing.T) {
 	need.Equal(t, "keys in database 0", need.Get(root.DBSize(t.Context()).Result())(t), 0)
 }
 
-// If the URL has addr=, it names a cluster. Each lock is read and broken at its own server.
+// With addr=, the URL names a cluster. Each lock is read and broken at the server that has it.
 func TestClusterIsFoundByItsURL(t *testing.T) {
 	t.Parallel()
 	c := childtest.StartEnsemble(t, redisserver.StartCluster, 3, redisserver.Config{NoSync: true})
@@ -159,7 +159,7 @@ func TestClusterIsFoundByItsURL(t *testing.T) {
 		patterns[i] = fmt.Sprintf(`(?m)^%s +1 `, path)
 	}
 	commandtest.Want(t, env, "ls spread", 0, patterns...)
-	for i := range 3 { // the message comes from the primary of the lock, which has a replica
+	for i := range 3 { // the error comes from the primary of the lock, which has a replica
 		commandtest.Want(t, env, fmt.Sprint("doctor spread:", i), 1, "the key of the lock expires in",
 			"min-replicas-to-write is 0: after a failover the former primary")
 	}
@@ -168,7 +168,7 @@ func TestClusterIsFoundByItsURL(t *testing.T) {
 	commandtest.Want(t, env, "run -n broken -- true", 0)
 }
 
-// If the URL has master_name=, it names sentinels and their user. The sentinels name the primary.
+// With master_name=, the URL names sentinels and a user for them. The command asks them for the primary.
 func TestSentinelsAreAskedForThePrimary(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)

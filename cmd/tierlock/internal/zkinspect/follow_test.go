@@ -100,7 +100,7 @@ func TestFollowTellsOfEachChangeOnce(t *testing.T) {
 	})
 }
 
-// If a path is deleted and created again, names and numbers are used again.
+// When a path is deleted and created again, names and numbers may be used a second time. Follow still reports two different nodes.
 func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		first := s.put(t, path+"/lock-", "", ephemeral, zk.PermAll)
@@ -115,7 +115,7 @@ func TestFollowTellsNodesOfTheSameNameApart(t *testing.T) {
 	})
 }
 
-// If one lock may no longer be read, the other locks are still shown.
+// If the operator may no longer read one lock, follow still shows the others.
 func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.queue(t, "/app/a")
@@ -128,7 +128,7 @@ func TestFollowGoesOnWithoutALockThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// The loss and the return of a connection are reported once each. Changes in between are reported after the return.
+// Follow reports the loss and the return of the connection once each. After the return, it reports the changes in between.
 func TestFollowOutlivesConnectionAndSession(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		a := s.put(t, path+"/"+hex+"__lock__", "", ephemeral, zk.PermAll)
@@ -158,7 +158,7 @@ func TestFollowEndsWhereItMayNotLook(t *testing.T) {
 	})
 }
 
-// A poll costs as much as its documentation says. Known nodes are not read again.
+// A poll costs as much as the documentation says: it does not read known nodes again.
 func TestALookCostsOneReadForEachLock(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i := range 10 {

@@ -144,7 +144,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 	})
 }
 
-// Each row has the nodes at a path, and a finding that these nodes must cause.
+// Each row has nodes at a path, and a finding that doctor has to report about them.
 func TestDoctorFinds(t *testing.T) {
 	type row struct {
 		prepare func(*testing.T, site)

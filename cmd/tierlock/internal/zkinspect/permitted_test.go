@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/internal/zknode"
 )
 
-// The table permissions has ACLs of a path, and the permission that a lock at that path then lacks.
+// The table permissions lists ACLs of a path, each with the permission that a lock there then lacks.
 var permissions = map[string]struct {
 	perms   int32
 	missing string
@@ -45,7 +45,7 @@ func checkPermitted(t *testing.T, conn *zk.Conn, client *zknode.Client) {
 			}
 		}
 		_, stat, err := conn.Exists(path)
-		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // ZooKeeper 3.8.4, 3.9.2 and later need READ for Exists
+		if p.missing == "READ" && errors.Is(err, zk.ErrNoAuth) { // from ZooKeeper 3.8.4 and 3.9.2 on, Exists needs READ, too
 			continue
 		}
 		need.WantErr(t, path, err, nil)

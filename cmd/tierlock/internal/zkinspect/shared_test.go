@@ -29,7 +29,7 @@ func acquire(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	return need.Get(mu.Acquire(t.Context()))(t)
 }
 
-// However many goroutines of a process read, the process counts as one of the holders.
+// A process counts as one holder, for any number of its goroutines that read.
 func TestReadersAtTheHeadAllHold(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		for i := range 3 {
@@ -87,7 +87,8 @@ func TestFollowTellsOfEachReader(t *testing.T) {
 	})
 }
 
-// Curator's request replaces the content of a node, and with it the description of its process. The node was read before the request.
+// Curator's request replaces the content of a node, and with it the description of its process. If the node was read before, the process is
+// still shown.
 func TestAskedIsSeenAndTheHolderStillKnown(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		mu := s.locks(t, zknode.WithLabel("billing")).Mutex(path)
@@ -137,7 +138,7 @@ func TestSemaphoresAreRecognized(t *testing.T) {
 	})
 }
 
-// Curator's semaphore does not store its number of permits, and any path may have children with these names.
+// Curator's semaphore does not store its number of permits. Other paths may have children with the same names without being semaphores.
 func TestOtherSemaphoresAndNone(t *testing.T) {
 	bubble(t, func(t *testing.T, s site) {
 		s.put(t, path+"/locks/tenant/a", "", 0, zk.PermAll)

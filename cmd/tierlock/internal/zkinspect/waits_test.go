@@ -9,8 +9,8 @@ import (
 	"github.com/tierlock/tierlock/internal/zkqueue"
 )
 
-// The map documented has the sort of contender for rows of docs/interop.md. If a name stands for several rows, the sort has only the
-// properties that these rows have in common.
+// The map documented assigns a sort of contender to rows of docs/interop.md. If a name stands for several rows, the sort has only the
+// properties that these rows share.
 var documented = map[string]sort{
 	"tierlock":                 {kindTierlock, false},
 	"tierlock WithKazoo":       {kindTierlock, true},
@@ -30,7 +30,7 @@ var documented = map[string]sort{
 	"kazoo ReadLock +":         {zkqueue.KindKazooRead, false},
 }
 
-// Other tests check the table against the real libraries. The output about a queue follows from the table.
+// What the command prints about a queue has to agree with the table in docs/interop.md, which other tests check with the real libraries.
 func TestWhoWaitsForWhomIsWhatTheTableSays(t *testing.T) {
 	type pair struct{ waiter, other sort }
 	said := make(map[pair]map[bool]bool)

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 )
 
-// No secret is quoted in an error.
+// An error about credentials must not quote them.
 func TestCredentialsAreNotQuoted(t *testing.T) {
 	t.Setenv("TIERLOCK_AUTH", "digest:a:b\n\nhunter2")
 	_, err := auth(new(command.Address))

@@ -35,7 +35,7 @@ func sight(at time.Time, turn, length int) inspect.Sight {
 	}
 	q.Contenders[0].State = inspect.Holds
 	if length > 2 {
-		q.Contenders[2].Behind = q.Contenders[0].Node // this is not the contender directly ahead
+		q.Contenders[2].Behind = q.Contenders[0].Node // makes this contender wait for another one than that directly ahead
 	}
 	return inspect.Sight{At: at, Queues: []*inspect.Queue{q}, Complete: true}
 }
@@ -65,7 +65,8 @@ func shown(t *testing.T, text []byte) (got state) {
 	return got
 }
 
-// The name of another site may be resolved to this address. A page of that site could then read this page.
+// Another site may let its name resolve to this address, and could then read this page in a browser. Requests with an unknown host name are
+// therefore refused.
 func TestOtherNamesAreRefused(t *testing.T) {
 	s := filled(t)
 	for host, want := range map[string]int{
@@ -98,7 +99,7 @@ func TestOnlyTheLoopbackUnlessPublic(t *testing.T) {
 	s.Close()
 }
 
-// The page cannot change anything, loads nothing from elsewhere, and tells the browser so.
+// The page changes nothing and loads nothing from other sites, and its headers tell the browser so.
 func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 	s := filled(t)
 	for _, method := range []string{"POST", "PUT", "DELETE"} {
@@ -116,7 +117,7 @@ func TestThePageIsReadOnlyAndAlone(t *testing.T) {
 	}
 }
 
-// The data for the page stays bounded, however long the page is open.
+// The page keeps a limited amount of data, however long it is open.
 func TestTheAlbumIsBounded(t *testing.T) {
 	var a album
 	begin := time.Now()
@@ -172,8 +173,8 @@ func TestAllHoldersAreShown(t *testing.T) {
 	need.Equal(t, "spans", len(l.Spans), 3)
 }
 
-// A bar begins at the beginning of the hold. If the holder was seen waiting, the bar begins when it was first seen as the holder. Otherwise
-// the bar begins when its node was created. At the first poll this is only the earliest possible time, and the bar shows that.
+// A bar starts when its hold began. If the holder was seen waiting before, this is when it was first seen as the holder. Otherwise it is
+// when its node was created. In the first poll, that is only the earliest possible time, and the bar shows that.
 func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
 	var a album
 	begin := time.Now()
