@@ -23,8 +23,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Two processes share a disk and want certificates for the same names at the same time. CertMagic requests a certificate under the lock
-// of the name, after it has checked the storage.
+// Two processes with a shared disk want certificates for the same names at the same time. CertMagic holds the lock of a name while it
+// checks the storage and requests a certificate. Each certificate is therefore issued once.
 func TestEachCertificateIsIssuedOnce(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		key := need.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -71,7 +71,7 @@ func (i *issuer) Issue(_ context.Context, request *x509.CertificateRequest) (*ce
 	i.mu.Lock()
 	i.issued[request.DNSNames[0]]++
 	i.mu.Unlock()
-	time.Sleep(time.Second) // virtual: the other process comes as far as it can
+	time.Sleep(time.Second) // in this virtual second, the other process gets as far as it can
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()),
 		Subject:      pkix.Name{CommonName: "nobody"},

@@ -41,7 +41,7 @@ func storage(t *testing.T, srv *zktest.Server) *certmagiclock.Storage {
 func TestLockWaitsForWhoeverHasIt(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		one, other := storage(t, srv), storage(t, srv)
-		for _, second := range []*certmagiclock.Storage{one, other} { // in the same process, and in another process
+		for _, second := range []*certmagiclock.Storage{one, other} { // once with a handle in the same process, and once in another process
 			lock(t, one, "issue_cert_*.example.com")
 			need.Equal(t, "a lock that is taken is had", need.Get(second.TryLock(t.Context(), "issue_cert_*.example.com"))(t), false)
 			short, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -103,8 +103,8 @@ func TestWhatIsNotLockedCannotBeUnlockedOrRenewed(t *testing.T) {
 	})
 }
 
-// CertMagic's retries call RenewLockLease, and then check whether another process has done the work. RenewLockLease must not fail again and
-// again because the lock was lost once.
+// CertMagic's retries call RenewLockLease, and then check whether another process has done the work. After a loss, RenewLockLease acquires
+// the lock again, instead of failing each time.
 func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var log strings.Builder
@@ -128,7 +128,7 @@ func TestRenewLockLeaseTakesALostLockAgain(t *testing.T) {
 	})
 }
 
-// Unlock does not say which lock it means. If a goroutine has lost its lock, its Unlock must not release the lock of the goroutine that got
+// Unlock does not say which hold it means. If a goroutine has lost its lock, its Unlock must not release the lock of the goroutine that got
 // it later.
 func TestUnlockAfterALossDoesNotEndTheNextHold(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {

@@ -19,8 +19,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Three processes have clocks that differ by five seconds: a process whose clock is late begins its runs later. Their job takes a
-// millisecond. AtLeast protects for the time that it is given, and not for longer. With Add, no slot runs twice.
+// The clocks of three processes differ by five seconds: with a late clock, runs begin later. The job takes a millisecond. AtLeast prevents
+// a second run only for the time that it is given. With Add, no slot runs twice.
 func TestWithAddNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	const many = 20
 	type row struct {
@@ -75,7 +75,7 @@ func TestWithAddNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	})
 }
 
-// The intervals of "@every" begin when a process starts. The ledger counts the same intervals in all processes.
+// The intervals of "@every" begin when a process starts. With Add, the ledger counts the same intervals in all processes.
 func TestWithAddOneProcessRunsEachInterval(t *testing.T) {
 	const every, intervals = 10 * time.Second, 10
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
@@ -93,8 +93,8 @@ func TestWithAddOneProcessRunsEachInterval(t *testing.T) {
 	})
 }
 
-// The ledger has the slots in the zone of the cron. In UTC, 2 o'clock would come after the run on the day on which summer time begins, and
-// this run would belong to the slot of the day before.
+// The ledger counts slots in the time zone of the cron. If it used UTC, 2 o'clock would come after the run on the day on which summer time
+// begins, and this run would belong to the slot of the day before.
 func TestSlotsAreInTheZoneOfTheCron(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		london, runs := need.Get(time.LoadLocation("Europe/London"))(t), 0
@@ -109,7 +109,7 @@ func TestSlotsAreInTheZoneOfTheCron(t *testing.T) {
 	})
 }
 
-// A job that panics has not done its slot. Its lock is free for the next slot.
+// If a job panics, its slot is not done. The lock is free for the next slot.
 func TestAddRecordsAPanicAsAFailure(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		mu := locktest.Dial(t, srv).Mutex("/jobs/report")

@@ -37,7 +37,7 @@ func Example() {
 	log.Print(locks.Shutdown(ends)) // waits for locks that are being released
 }
 
-// The job takes no context.
+// Locked is for a job that takes no context.
 func ExampleLocked() {
 	locks, err := zklock.Dial(context.Background(), os.Getenv("ZK_SERVERS"))
 	if err != nil {

@@ -88,7 +88,7 @@ func TestTheContextOfAJobEndsWithItsLock(t *testing.T) {
 	})
 }
 
-// cron.Recover may be outside of the wrapper, so the lock has to be released before the panic reaches it.
+// cron.Recover may be outside of the wrapper. The lock therefore has to be released before the panic gets there.
 func TestAPanicLetsTheLockGo(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		mu := locktest.Dial(t, srv).Mutex("/jobs/report")

@@ -44,7 +44,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 		time.Sleep(slots * time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		for kind, want := range map[string]int{"with": 1, "without": 2} { // with another result, the clocks would not differ
+		for kind, want := range map[string]int{"with": 1, "without": 2} { // another result would mean that the clocks do not differ
 			need.AtLeast(t, kind+": slots that were run", len(runs[kind]), jobs*(slots-1))
 			most := 0
 			for _, n := range runs[kind] {
@@ -55,7 +55,7 @@ func TestWithAtLeastNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	})
 }
 
-// Intervals begin when a process starts. Processes therefore do not share slots, unless AtLeast is as long as the interval.
+// Intervals begin when a process starts. Therefore each process runs all intervals, unless AtLeast is as long as the interval.
 func TestIntervalsAreRunByEachProcessUnlessAtLeastFillsThem(t *testing.T) {
 	const every, intervals = 10 * time.Second, 10
 	for atLeast, want := range map[time.Duration]int{0: 2 * intervals, every - time.Second: intervals} {

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/slots"
 )
 
-// The documentation of package slots says that the parser decides what happens when clocks change.
+// According to the documentation of package slots, the parser decides what happens when clocks change.
 func TestCronSlotsWhenClocksChange(t *testing.T) {
 	for spec, want := range map[string]string{
 		"CRON_TZ=Europe/Berlin 30 2 * * *": "03-28 01:30, 03-30 00:30, 03-31 00:30", // 02:30 does not exist on the 29th

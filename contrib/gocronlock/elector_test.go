@@ -50,7 +50,7 @@ func TestOneElectorLeadsUntilItIsClosed(t *testing.T) {
 	})
 }
 
-// The function of OnSlot may call the elector.
+// A function that is passed to OnSlot may call the elector.
 func TestOnSlotIsToldWhoLeads(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var e *gocronlock.Elector
@@ -77,7 +77,7 @@ func TestAtLeastKeepsTheLeadAfterTheLastRun(t *testing.T) {
 		one, other := elector(t, process(t, srv), gocronlock.AtLeast(time.Second)), elector(t, process(t, srv))
 		leads(t, one, other)
 		time.Sleep(time.Minute)
-		leads(t, one, other) // lets a run begin
+		leads(t, one, other) // gives a run time to begin
 		time.Sleep(time.Second / 4)
 		closed := make(chan time.Time)
 		go func() {
@@ -108,7 +108,7 @@ func TestWhatBecomesOfTheLeadIsLogged(t *testing.T) {
 		leads(t, e)
 		logged(`level=INFO msg="leading: this process runs the jobs`)
 		locks.Close()
-		time.Sleep(time.Second) // for the next campaign
+		time.Sleep(time.Second) // waits for the next campaign
 		logged(`level=WARN msg="leadership lost`, `level=WARN msg="campaign ended`)
 		locktest.WantErr(t, "Close of an elector whose registry was closed before", e.Close(), tier.ErrClosed)
 	})

@@ -15,7 +15,8 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Intervals begin when a process starts, so processes do not share slots, unless a schedule says what the slots are.
+// Intervals begin when a process starts. Therefore each process runs all intervals, unless a schedule or a leader decides which slots there
+// are.
 func TestAJobOfIntervalsIsRunByEachProcessUnlessItHasAScheduleOrALeader(t *testing.T) {
 	const every, intervals = 10 * time.Second, 10
 	type row struct {

@@ -95,10 +95,10 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 		next := begin(t, other, "report")
 		need.Between(t, "the next run began after", time.Since(start), time.Second, time.Second+time.Second/4)
 		end(t, next)
-		synctest.Wait() // the first process has noticed that its own lock was released
+		synctest.Wait() // now the first process knows that its own lock was released
 
 		start = time.Now()
-		run = begin(t, one, "report") // after a long run there is no minimum time to wait for
+		run = begin(t, one, "report") // after a run this long, no minimum time is left to wait for
 		time.Sleep(2 * time.Second)
 		end(t, run)
 		end(t, begin(t, other, "report"))
@@ -106,7 +106,8 @@ func TestAtLeastKeepsTheLockAndNotTheWorker(t *testing.T) {
 	})
 }
 
-// When a scheduler is shut down, gocron first cancels the context of its jobs and then waits for them.
+// When gocron shuts down, it first cancels the context of its jobs and then waits for them. Unlock therefore has to work with a context
+// that has ended.
 func TestUnlockGivesTheLockUpWhateverItsContext(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locker := gocronlock.NewLocker(process(t, srv), "/jobs")

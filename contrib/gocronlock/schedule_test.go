@@ -32,8 +32,8 @@ func (l late) Lock(ctx context.Context, name string) (gocron.Lock, error) {
 	return l.Locker.Lock(ctx, name)
 }
 
-// Three processes have clocks that differ by five seconds. Their job takes a millisecond. AtLeast protects for the time that it is given,
-// and not for longer. With the schedule, no slot runs twice.
+// The clocks of three processes differ by five seconds. The job takes a millisecond. AtLeast prevents a second run only for the time that
+// it is given. With the schedule, no slot runs twice.
 func TestWithAScheduleNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	const many = 20
 	type row struct {
@@ -85,7 +85,7 @@ func TestWithAScheduleNoSlotRunsTwiceWhereClocksDiffer(t *testing.T) {
 	})
 }
 
-// A process may die during the run, or just after it. The slot does not run again when the clock of another process comes to it.
+// A process may die during a run, or just after it. The slot does not run again in a process whose clock reaches it later.
 func TestWithAScheduleNoSlotRunsAgainAfterItsProcessDied(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		schedule, atLeast := gocronlock.WithSchedule("report", minutes), gocronlock.AtLeast(time.Hour)

@@ -34,6 +34,6 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	if _, err := provider.Up(ctx); err != nil {
-		log.Fatal(err) // tier.ErrLost among others: look before it is run again
+		log.Fatal(err) // may be tier.ErrLost: check the database before another attempt
 	}
 }

@@ -193,7 +193,7 @@ func zeros() (lines []string) {
 	return lines
 }
 
-// A counter that starts at 1 shows no increase.
+// Counters for alerts have to exist with the value 0 before the first event. A counter that starts at 1 shows no increase.
 func TestLossesAndFailuresBeginAtZero(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.wantMetrics(zeros()...)
@@ -201,7 +201,7 @@ func TestLossesAndFailuresBeginAtZero(t *testing.T) {
 	})
 }
 
-// A program may set the global provider after the locks are created.
+// A program may set the global provider after it has created the locks. The counters then start at 0 with that provider.
 func TestLossesAndFailuresBeginAtZeroWithALateProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, server: zktest.Start(t), reader: metric.NewManualReader()}

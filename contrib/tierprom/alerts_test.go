@@ -43,15 +43,15 @@ func TestAlertsByTheirUnitTests(t *testing.T) {
 	}
 }
 
-// In this test an hour of the alerts takes half a minute. Prometheus scrapes every half second. If a page takes longer, all alerts about it
-// are interrupted.
+// In this test, half a minute stands for an hour of the alerts. Prometheus scrapes every half second. A scrape that takes longer interrupts
+// all alerts about its page.
 const (
 	haste  = 120
 	scrape = 500 * time.Millisecond
 )
 
 // hasty returns the documented rules with their limits divided by haste. Rules that look back in time look back over the whole test,
-// because they have to see all that happened before, however long it took.
+// because they must not miss an earlier event.
 func hasty(t *testing.T) string {
 	t.Helper()
 	text := need.Get(os.ReadFile(rulesFile))(t)
@@ -117,7 +117,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	rule := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
 	rule.Begin(t.Context(), troubled.Mutex("/skipped/a"), nil)
 	run := need.Get(rule.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil))(t)
-	rule.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil) // this slot is skipped
+	rule.Begin(t.Context(), troubled.Mutex("/run/healthy"), nil) // skips this slot
 	need.OK(t, run.End(nil))
 	need.Get(troubled.Semaphore("/pools/a", 3).Acquire(t.Context(), 2))(t)
 	locktest.WantErr(t, "Release", leader.Release(), nil)
@@ -147,7 +147,7 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	for _, alert := range alerts {
 		p.eventually(t, fired(alert))
 	}
-	// Short waits for /busy/a cause no TierlockOrphan either. On a busy machine the short waits can be long, so promtool alone tests that.
+	// Short waits for /busy/a cause no TierlockOrphan either. They can be long on a busy machine, and therefore only promtool tests that.
 	for _, well := range []string{`instance="healthy"`, `path=~".*healthy.*"`, `alertname="TierlockOrphan", path!~"/(orphan|busy)/.*"`} {
 		need.Empty(t, "fired although all is well there", p.ask(t, fired(well)))
 	}
@@ -188,7 +188,7 @@ func program(t *testing.T, variable, name string) string {
 	return path
 }
 
-// Prometheus needs less time than hanging for anything in this test, even on a busy machine.
+// Anything that takes Prometheus longer than hanging counts as a failure, even on a busy machine.
 const hanging = 5 * time.Minute
 
 // A monitor is a Prometheus that scrapes pages.

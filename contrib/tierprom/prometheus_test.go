@@ -40,7 +40,7 @@ func process(t *testing.T, srv *zktest.Server, patterns ...string) (*tier.Regist
 func dial(t *testing.T, srv *zktest.Server) second.Tier {
 	t.Helper()
 	client := need.Get(zknode.Dial(t.Context(), "127.0.0.1:2181", zknode.WithDialContext(srv.DialContext),
-		zknode.WithSessionTimeout(40*time.Second)))(t) // so long that no lease ends on a busy machine
+		zknode.WithSessionTimeout(40*time.Second)))(t) // a lease of this length does not end on a busy machine
 	return zknode.Tier(client)
 }
 
@@ -103,7 +103,7 @@ func wantOn(t *testing.T, page *httptest.Server, all ...string) string {
 func TestScrape(t *testing.T) {
 	metrics := need.Get(tierprom.New(tierprom.WithPaths("/jobs/*", "/customers/*/*", "/jobs/*")))(t) // the repeated pattern counts once
 	locks, page := followed(t, dial(t, server(t)), metrics)
-	for i := range 100 { // many paths have only a few labels
+	for i := range 100 { // 100 paths, which all match one pattern
 		wait(t, locks, fmt.Sprintf("/jobs/%d", i))
 		wait(t, locks, fmt.Sprintf("/customers/%d/bill", i))
 		wait(t, locks, fmt.Sprintf("/elsewhere/%d", i))
@@ -226,7 +226,7 @@ func TestScrapeOfASemaphore(t *testing.T) {
 		"tierlock_permit_waiters 0\n", "tierlock_holds 0\n", "tierlock_oldest_wait_seconds{path=\"/limits/*\"} 0\n",
 	)
 	srv.Expire(srv.Sessions()[0].ID)
-	<-three.Lost() // otherwise its release might come before its loss
+	<-three.Lost() // waits for the loss, which has to come before the release
 	<-other.Lost()
 	three.Release()
 	other.Release()

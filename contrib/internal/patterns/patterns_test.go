@@ -28,7 +28,7 @@ func TestMalformedPatternIsRefused(t *testing.T) {
 	need.WantErr(t, "a pattern that is none", (patterns.Patterns{"/a", "/jobs/["}).Check(), path.ErrBadPattern)
 }
 
-// A run is overdue once the next slot is due, until it ends.
+// A run is overdue from the time of the next slot until the run ends.
 func TestLongestOverdueSlotOfEachPattern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r patterns.Runs
@@ -63,7 +63,8 @@ func TestLongestOverdueSlotOfEachPattern(t *testing.T) {
 	})
 }
 
-// A wait ends with the time at which it really began. Its recorded beginning is a little later, because the clock was read later.
+// The end of a wait contains when the wait really began. That is a little earlier than its recorded beginning, because the clock was read
+// later.
 func TestOldestOfTheLongWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w patterns.Waits

@@ -36,7 +36,7 @@ func TestOutcomesOfEvents(t *testing.T) {
 
 var minutes = slots.Every(time.Minute, time.Time{})
 
-// A job with a schedule asks the ledger. Without an answer, the scheduler has to go on at some time.
+// A job with a schedule needs the ledger. If the store does not answer, the scheduler has to go on after a while.
 func TestOutcomesOfASlotOfASchedule(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		var told []string
@@ -60,7 +60,7 @@ func TestOutcomesOfASlotOfASchedule(t *testing.T) {
 	})
 }
 
-// A slot that no process runs has the outcome failed, which raises an alarm. A slot that another process runs has the outcome skipped.
+// If no process runs a slot, its outcome is failed, which raises an alarm. If another process runs it, the outcome is skipped.
 func TestOutcomesOfASlot(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		locks, other := locktest.Dial(t, srv), locktest.Dial(t, srv)
@@ -106,7 +106,7 @@ func TestOutcomesOfASlot(t *testing.T) {
 					slot.Rule{OnSlot: func(string, error) { end() }}.Begin(t.Context(), mu, schedule)
 				}()
 				<-over
-				need.OK(t, need.Get(mu.TryAcquire(t.Context()))(t).Release()) // no lock is left
+				need.OK(t, need.Get(mu.TryAcquire(t.Context()))(t).Release()) // shows that no lock is left
 			}
 		})
 	})
