@@ -21,7 +21,7 @@ import (
 
 const goroutines, turns = 10, 20 // goroutines has the same value as in the programs
 
-// A service is moved process by process. For a time some of its processes use zk.Lock, and the others use dropin.Lock.
+// A service may be migrated one process at a time. Meanwhile some processes use zk.Lock, and the others use dropin.Lock.
 func TestMixedFleetCountsCorrectly(t *testing.T) {
 	server := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true})
 	dir := t.TempDir()

@@ -62,7 +62,8 @@ func runsOf(t *testing.T, file string) map[int64]int {
 	return runs
 }
 
-// The clocks differ by five seconds, and the job returns at once. A job that panics does not keep the lock.
+// The clocks differ by five seconds, and the job returns at once. The process whose clock is late must not run the slot again. A job that
+// panics does not keep the lock.
 func TestAProcessWhoseClockIsLateFindsThatTheSlotWasBegun(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, server *zktest.Server) {
 		trigger := need.Get(quartz.NewCronTriggerWithLoc("0 * * * * *", time.UTC))(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// The commands in README work as they are written, and need only Go. The test uses fewer acquisitions.
+// The commands in README have to work exactly as they are written, with nothing but Go. The test only uses fewer acquisitions.
 func TestAsReadmeSays(t *testing.T) {
 	commands := regexp.MustCompile(`(?m)^go run [^#\n]*`).FindAllString(string(need.Get(os.ReadFile("../../README.md"))(t)), -1)
 	need.Must(t, fmt.Sprintf("README says %q, want a server and a client", commands),
@@ -31,7 +31,7 @@ func TestAsReadmeSays(t *testing.T) {
 	shell := func(command string) *exec.Cmd {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir, cmd.Stderr, cmd.Env = "../..", os.Stderr, append(os.Environ(), "TMPDIR="+dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal interrupts all processes of a command, and so does the test
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the test interrupts all processes of a command, as a terminal does
 		return cmd
 	}
 	server := shell(commands[0])

@@ -77,7 +77,7 @@ func turns(t *testing.T, out *os.File) int {
 	t.Helper()
 	lines := strings.Split(read(t, out), "\n")
 	had := make(map[string]int)
-	for i := 0; i+2 < len(lines); i += 2 { // behind them is the line that is being written
+	for i := 0; i+2 < len(lines); i += 2 { // the last line may still be incomplete
 		begun, ended := strings.TrimPrefix(lines[i], "begin "), strings.TrimPrefix(lines[i+1], "end ")
 		if begun != ended {
 			t.Fatalf("%q, then %q", lines[i], lines[i+1])
