@@ -36,10 +36,10 @@ import (
 //	leader                          answer which process is the leader (a LeaderSelector)
 //	contend <ms> <threads> <section in ms> <file> <all> <turn>…
 //
-// The order contend makes each thread acquire the lock again and again. The oracle in <file> checks that. If <file> is "-", nothing checks
-// it (Curator). The lock has <all> units, and each <turn> says how many of them to take. For a reader/writer lock, a turn of 1 reads, and a
-// turn of more than 1 writes. The turn 9>1 writes, and then becomes a reader. The threads begin with different turns of the list. Each
-// thread makes at least one acquisition. If <ms> is 0, it makes exactly one.
+// The order contend makes each thread acquire the lock again and again, and the oracle in <file> checks that. If <file> is "-", there is no
+// check (Curator). The lock has <all> units, and each <turn> says how many of them to take. For a reader/writer lock, a turn of 1 reads,
+// and a larger turn writes. The turn 9>1 writes, and then becomes a reader. The threads begin with different turns of the list. Each thread
+// makes at least one acquisition, and exactly one if <ms> is 0.
 //
 // The driver answers each order with one line of JSON, an [answer]. The end of the input ends the session and the process, whatever the
 // driver is doing.
@@ -144,7 +144,7 @@ func dialKind(kind, addr, path string, timeout time.Duration) (*goClient, error)
 	return &goClient{0, newLock, func() { locks.Close() }}, nil
 }
 
-// dialConn connects a client that uses zk.Lock, or our replacement of it.
+// dialConn connects a client that uses zk.Lock, or dropin.Lock, which replaces it.
 func dialConn(ctx context.Context, kind, addr, path string, timeout time.Duration) (*goClient, error) {
 	conn, _, err := zkconn.Open(ctx, []string{addr}, timeout, nil)
 	if err != nil {
@@ -204,7 +204,7 @@ func reply(a answer) {
 	_ = json.NewEncoder(os.Stdout).Encode(a) // if the parent has stopped reading, it will end this process
 }
 
-// A connLock is a zk.Lock or its replacement.
+// A connLock is a zk.Lock or a dropin.Lock.
 type connLock struct {
 	lock interface {
 		LockWithData(data []byte) error

@@ -7,7 +7,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Curator's LeaderSelector and our election at the same path are the same election. Each of them waits for the other, takes over when the
+// Curator's LeaderSelector and an election of tierlock at the same path are one election. Each waits for the other, takes over when the
 // other resigns or is killed, and sees the other as the leader.
 func TestLeaderSelectorIsTheSameElection(t *testing.T) {
 	t.Parallel()

@@ -40,9 +40,8 @@ type fleet struct {
 }
 
 // The fleets run at the same time, each on a path of its own. Only drivers that may share the lock have it at the same time. All drivers
-// get the lock, and nothing is left at the end. Curator and kazoo are not in the same fleet, because Curator never waits for kazoo's nodes.
-// Before version 2.9, a reader of kazoo and a writer can wait for each other until one of them gives up. kazoo gives up, and then our
-// contenders get the lock.
+// get the lock, and nothing is left at the end. No fleet has both Curator and kazoo, because Curator never waits for kazoo's nodes. Before
+// version 2.9, a reader of kazoo and a writer may wait for each other. Then kazoo gives up, and the contenders of tierlock get the lock.
 func TestFamilySharesItsPaths(t *testing.T) {
 	t.Parallel()
 	mutex := load{threads: 3, section: time.Millisecond, all: 1}

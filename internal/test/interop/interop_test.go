@@ -1,4 +1,4 @@
-// If these libraries are not installed, the tests are skipped. With TIERLOCK_REQUIRE_INTEROP=1 in the environment, they fail instead.
+// If Curator or kazoo is not installed, the tests are skipped. With TIERLOCK_REQUIRE_INTEROP=1 in the environment, they fail instead.
 
 package interop_test
 

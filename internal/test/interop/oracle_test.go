@@ -13,10 +13,10 @@ import (
 )
 
 // An oracle checks locks without any knowledge of ZooKeeper. It counts in a file how many units of a lock are taken. A mutex has one unit,
-// and a semaphore has one unit for each permit. Of a reader/writer lock, a reader takes one unit and a writer takes all. The oracle changes
-// the file under a POSIX lock, which Java, Python and Go all support. A POSIX lock belongs to a process, so the goroutines of a process
-// need another lock among themselves. The file also contains a counter that only holders of all units write. Nothing but the lock under
-// test protects the counter.
+// and a semaphore has one for each permit. In a reader/writer lock, a reader takes one unit and a writer takes all. The oracle changes the
+// file under a POSIX lock, which Java, Python and Go all support. Such a lock belongs to a process, and therefore the goroutines of a
+// process need another lock among themselves. The file also has a counter that only holders of all units write, protected by nothing but
+// the lock under test.
 type oracle struct {
 	file *os.File // opened once, because closing any descriptor of a file drops the POSIX locks of the process on that file
 	mine sync.Mutex
@@ -109,7 +109,7 @@ func recorded(t *testing.T, name string) record {
 	return record{alone, most}
 }
 
-// An intruder takes units without having acquired the lock, as a broken lock would allow.
+// An intruder takes units without having acquired the lock, as if the lock were broken. The drivers have to notice that.
 func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 	t.Parallel()
 	const all = 3

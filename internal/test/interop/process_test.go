@@ -21,7 +21,7 @@ import (
 // A driver is the test's handle on a driver process.
 type driver struct {
 	kind    string
-	session int64 // id of the session; 0 for our own drivers
+	session int64 // the ID of the session; 0 for drivers of tierlock
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers chan answer // closed when the process has ended
@@ -82,7 +82,7 @@ func (d *driver) run(t testing.TB, cmd *exec.Cmd, args ...string) {
 		for decoder := json.NewDecoder(out); ; {
 			var a answer
 			if err := decoder.Decode(&a); err != nil {
-				_ = d.cmd.Wait() // if the driver fails, it says so on stderr, or its answer does not come
+				_ = d.cmd.Wait() // a driver that fails says so on stderr, or its answer is missing
 				return
 			}
 			d.answers <- a

@@ -8,9 +8,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Curator takes permits one by one, and queues again for each. Suppose that two contenders each want both of two permits. Each can get one
-// permit, and then they wait for each other without end. Our semaphore cannot resolve such a deadlock. Our contenders that queue behind it
-// wait until they give up.
+// Curator acquires permits one by one, and queues again for each. If two contenders each want both of two permits, each may get one, and
+// then they wait for each other. tierlock cannot resolve such a deadlock. Its contenders that queue behind it wait until they give up.
 func TestHalvesOfPermits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -44,7 +44,7 @@ func kindOf(t *testing.T, name string) string {
 	return kind
 }
 
-// The test splits the rows into chunks that run in parallel. Each chunk has paths and holders of its own.
+// The rows of the table are split into chunks that run in parallel. Each chunk has its own paths and holders.
 func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	t.Parallel()
 	e := newEnsemble(t)
@@ -83,7 +83,7 @@ func (d *driver) waits(t *testing.T, e *ensemble, holder *driver) {
 	t.Helper()
 	d.order(t, "acquire")
 	e.awaitChildren(t, holder.znodes()+d.znodes())
-	time.Sleep(200 * time.Millisecond) // in this time, the driver looks at the queue
+	time.Sleep(200 * time.Millisecond) // in this time, the driver reads the queue
 	need.That(t, d.kind+" does not wait for "+holder.kind+": the documentation says that it does", len(d.answers) == 0)
 	holder.release(t)
 	d.answer(t)
@@ -101,7 +101,7 @@ func (d *driver) passes(t *testing.T, holder *driver) {
 	holder.release(t)
 }
 
-// The method znodes returns the length of the queue if this driver is alone in it.
+// The method znodes returns how many znodes the driver has in the queue.
 func (d *driver) znodes() int {
 	if strings.HasPrefix(d.kind, "tier") && strings.HasSuffix(d.kind, "-kazoo") {
 		return 2

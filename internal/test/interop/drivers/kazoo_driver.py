@@ -1,4 +1,4 @@
-"""A kazoo lock at the command of its standard input; see driver_test.go for the orders and the answers."""
+"""A kazoo lock that obeys orders on its standard input. For the orders and the answers, see driver_test.go."""
 
 import concurrent.futures
 import fcntl
@@ -14,8 +14,8 @@ from kazoo.exceptions import LockTimeout
 
 
 class Oracle:
-    """How many units of a lock are taken, counted in a file under a lock of the kernel, and a counter there that
-    changes only while all are taken by one; see oracle_test.go.
+    """Counts in a file how many units of a lock are taken; a lock of the kernel protects the count. The file also has a
+    counter that only a holder of all units changes. See oracle_test.go.
     """
 
     COUNTER, TAKEN, MOST = 0, 8, 16
@@ -28,14 +28,14 @@ class Oracle:
         self.all = units
 
     def enter(self, units):
-        """Returns whether more are taken than there are."""
+        """Takes units, and returns whether more units are taken than there are."""
         return self.take(units) > self.all
 
     def leave(self, units):
         self.take(-units)
 
     def stay(self, units):
-        """Spends the time of a critical section and returns whether the counter tells of somebody else."""
+        """Waits for the time of a critical section, and returns whether the counter shows another holder."""
         before = self.get(self.COUNTER)
         time.sleep(self.seconds)
         if units != self.all:
@@ -63,7 +63,7 @@ class Oracle:
 
 
 class Contender:
-    """What a thread queues with. Of a reader/writer lock a reader takes one unit."""
+    """The contender of a thread. In a reader/writer lock, a reader takes one unit."""
 
     def __init__(self, usual, reader):
         self.usual, self.reader = usual, reader
@@ -93,7 +93,7 @@ class Driver:
         return {}
 
     def contend(self, millis, threads, stay, file, units, *turns):
-        """Lets each of some threads take turns for a while, one at least."""
+        """Makes each thread take turns for a while, at least one."""
         end = time.monotonic() + int(millis) / 1000
         oracle = Oracle(file, int(stay), int(units))
         turns = [int(units) for units in turns]
