@@ -63,7 +63,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
 	ctx := need.Within(t, 20*time.Second)
 	if err := child.Until(ctx, func() bool {
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // a zombie has ended, although its parent has not read its exit status yet
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // a zombie has ended, too: its parent has only not read its exit status
 		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || strings.Contains(string(status), "State:\tZ")
 	}); err != nil {
 		t.Errorf("the server outlives its parent: %v", err)

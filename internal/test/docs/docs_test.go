@@ -13,7 +13,7 @@ import (
 // inBackquotes matches text in backquotes within a line.
 var inBackquotes = regexp.MustCompile("`([^`\n]+)`")
 
-// If a file is moved or removed, the documents that name it have to change.
+// Documents may name only files that exist.
 func TestDocumentsNameFilesThatAreThere(t *testing.T) {
 	aFile := regexp.MustCompile(`^[a-z]+/[\w./*-]+\.(go|md|txt|sh)$`)
 	for doc, text := range documents(t) {
@@ -60,7 +60,7 @@ func documents(t *testing.T) map[string]string {
 	return found
 }
 
-// The Makefile contains each target that documents name.
+// Documents may name only targets of make that exist.
 func TestDocumentsNameTargetsThatAreThere(t *testing.T) {
 	makefile := need.Get(os.ReadFile("Makefile"))(t)
 	targets, _, _ := strings.Cut(strings.TrimPrefix(string(makefile), ".PHONY: "), "\n")

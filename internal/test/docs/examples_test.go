@@ -14,8 +14,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// An exported name that no example uses is either unnecessary or unexplained. An example uses a type if an expression in the example has
-// that type.
+// If no example uses an exported name, the name is either unnecessary or unexplained. An example uses a type if an expression in the
+// example has that type.
 func TestEachNameOfTierIsUsedByAnExample(t *testing.T) {
 	files := token.NewFileSet()
 	packages, imports := make(map[string][]*ast.File), make(map[string]bool) // files of packages, by folder and package name
@@ -38,7 +38,7 @@ func TestEachNameOfTierIsUsedByAnExample(t *testing.T) {
 	}
 	for of, all := range packages {
 		info := types.Info{Uses: make(map[*ast.Ident]types.Object), Types: make(map[ast.Expr]types.TypeAndValue)}
-		// such errors are expected, for example if another test file declares a name
+		// Errors are expected here, for example if another test file declares a name.
 		config := types.Config{Importer: from, Error: func(error) {}}
 		config.Check(of, files, all, &info)
 		for _, o := range info.Uses {

@@ -25,9 +25,9 @@ import (
 func main() {}
 `
 
-// README contains commands that install the command tierlock, and commands that make a program require the clone. They work as written in a
-// directory that contains only the program. The test replaces the published repository with this one. It downloads a module only if this
-// machine does not have it.
+// README has commands that install tierlock, and commands that make a program require the clone. They have to work as written, in a
+// directory with nothing but the program. The test replaces the published repository by this one. It downloads a module only if this
+// machine lacks it.
 func TestReadmeGetsCommandAndPackages(t *testing.T) {
 	if _, err := os.Stat(".git"); err != nil {
 		t.Skip("no clone to make one of")

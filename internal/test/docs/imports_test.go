@@ -22,9 +22,9 @@ func TestLibraryImportsNoTestCode(t *testing.T) {
 	}
 }
 
-// Packages that only tests import are below internal/test. Packages that only the command or the adapters import are below the command or
-// the adapters. A package in internal/ imports no package of this repository from outside internal/. The exception is the package
-// mutexbool, which itself imports nothing.
+// Packages that only tests import have to be below internal/test. Packages that only the command or the adapters import have to be below
+// these. A package in internal/ must not import packages of this repository from outside of internal/, except mutexbool, which itself
+// imports nothing.
 func TestInternalPackagesAreOfTheLibrary(t *testing.T) {
 	imports := importsOf(t)
 	used := library(t, imports)

@@ -13,8 +13,8 @@ import (
 	"github.com/tierlock/tierlock/internal/test/need"
 )
 
-// Exported declarations must not mention internal types. A program cannot name such a type, and go doc does not show its methods. The two
-// exceptions are for the stores of this module.
+// Exported declarations must not mention internal types, because a program cannot name such a type, and go doc does not show its methods.
+// There are two exceptions, for the stores of this module.
 func TestExportedDeclarationsMentionNoInternalType(t *testing.T) {
 	var found []string
 	for _, pkg := range exported(t) {

@@ -24,10 +24,10 @@ var avoidedInComments = regexp.MustCompile(avoided.String() + `|(?i)\b(nobody|so
 // forUsers matches the documents that users read.
 var forUsers = regexp.MustCompile(`^((README|SECURITY)\.md|docs/.+\.(md|yaml|json)|(contrib|examples)/.+\.md)$`)
 
-// mostAvoided is how often comments have such words at most. Lower it when the test asks for that; never raise it.
+// mostAvoided is the largest permitted number of such words in comments. Lower it when the test asks for that; never raise it.
 const mostAvoided = 40
 
-// Texts for users contain none of these words. The number of these words in comments may only become smaller.
+// Texts for users must not contain any of these words. Their number in comments may only become smaller.
 func TestTextsNameTheirSubjects(t *testing.T) {
 	comments, texts := written(t)
 	for where, text := range texts {

@@ -18,8 +18,8 @@ type program struct {
 	cluster string // the names and URLs of all members
 }
 
-// A member runs in its own directory, and listens on a socket there for the other members. To reach another member, it dials a further
-// socket in its own directory, which leads to the network. Therefore the same URL means a different socket for each member, and the network
+// A member runs in its own directory, and listens there on a socket for the other members. To reach another member, it dials a further
+// socket in its own directory, which leads to the network. Therefore one URL means a different socket for each member, and the network
 // knows which member dials.
 const ownSocket = "peers:0" // etcd requires the form host:port
 

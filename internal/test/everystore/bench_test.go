@@ -27,9 +27,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Two hundred goroutines of one process use a thousand locks. Each acquires a lock at random, again and again. For comparison, the
-// benchmark sends the bare requests of such acquisitions to the store without the library. The locks must not cost much more than the bare
-// requests. The servers sync their logs.
+// Two hundred goroutines of one process acquire a thousand locks at random. For comparison, the benchmark sends the bare requests of such
+// acquisitions to the store, without the library. The locks must not cost much more than these. The servers sync their logs.
 func BenchmarkManyLocks(b *testing.B) {
 	for _, s := range []struct {
 		name    string
@@ -72,9 +71,9 @@ func BenchmarkManyLocks(b *testing.B) {
 	}
 }
 
-// On ZooKeeper, requests that cannot be sent at once are collected, and are sent together as one group. For comparison, the benchmark sends
-// groups of bare requests. Their size is fixed, and as many acquisitions are under way at a time. The bare requests keep no promises: the
-// benchmark does not read the lists, and the first error ends it.
+// On ZooKeeper, requests that cannot be sent at once are collected and then sent together, as one group. For comparison, the benchmark
+// sends groups of bare requests. Their size is fixed, and as many acquisitions are under way as with locks. The bare requests keep no
+// promises: the benchmark does not read the lists, and the first error ends it.
 func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 	addr := childtest.Start(b, zkserver.Start, zkserver.Config{TickTime: 2 * time.Second}).Addr()
 	locks := need.Get(zooKeeper(b, addr))(b)
@@ -83,7 +82,7 @@ func BenchmarkManyLocksOnZooKeeper(b *testing.B) {
 		need.OK(b, locks.Mutex(key(i)).Do(b.Context(), func(context.Context) error { return nil }))
 	}
 	warming := dialRaw(b, addr)
-	for range 2000 { // the first requests would measure Java's compiler
+	for range 2000 { // the first requests are left out, because they would measure Java's compiler
 		need.OK(b, warming.turns(slices.Repeat([]string{key(0)}, 64)))
 	}
 	turns(b, "locks", 1, locking(locks))

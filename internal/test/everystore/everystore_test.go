@@ -48,15 +48,15 @@ func TestEveryStore(t *testing.T) {
 	}
 }
 
-// A store refuses a command that only a later release knows, and changes nothing.
+// A later release may have commands that this release does not know. A store refuses such a command, and changes nothing.
 func testUnknownCommand(t *testing.T, s site) {
 	c := waittest.Grant(held(t, s)).(*queue.Contender)
 	a := c.Store().Do(soon(t), queue.Command{Op: "unknown", Ref: c.Ref()})
 	need.That(t, fmt.Sprintf("%+v, want Denied", a), a.Outcome == queue.Denied && errors.Is(a.Err, errors.ErrUnsupported) && a.Away == nil)
 }
 
-// What a leader publishes reaches an observer, and is not attributed to the next leader. For that, the tokens in the queue and in the value
-// have to be the same.
+// An observer gets what a leader publishes, and must not take it for the next leader's. The test therefore compares the tokens in the queue
+// and in the value.
 func testPublished(t *testing.T, s site) {
 	ctx, path := soon(t), pathOf(t)
 	next, stop := iter.Pull2(election.New(s.process(t), path).Observe(ctx))
@@ -110,7 +110,8 @@ var fences = map[string]func(context.Context, *tier.Hold) error{
 	},
 }
 
-// Only a lock of the same store guards a write. A check is necessary, because grants of other stores may have the same type.
+// A guarded write works only with a lock of the same store. The store has to check that, because grants of other stores may have the same
+// type.
 func testFences(t *testing.T, s site, name string) {
 	hold := held(t, s)
 	for of, write := range fences {

@@ -26,8 +26,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A deface is a function that replaces the texts by which a holder describes itself. It does so directly at the server, as any program with
-// access to the server can.
+// A deface function replaces the texts by which a holder describes itself. It does so directly at the server, as any program with access to
+// the server could.
 type deface func(t *testing.T, addr, path, host, label string) error
 
 func description(host, label string) []byte {
@@ -96,7 +96,7 @@ func defacePostgres(t *testing.T, addr, path, host, label string) error {
 	return err
 }
 
-// Users see texts from other programs as one short printable line. This applies to Contenders and to the error of a wait.
+// Texts of other programs are shown to users as one short printable line, by Contenders and in the error of a wait.
 func testForeignText(t *testing.T, s site, deface deface) {
 	holder, other := s.process(t), s.process(t)
 	path := pathOf(t)
@@ -111,7 +111,7 @@ func testForeignText(t *testing.T, s site, deface deface) {
 		wantPlain(t, text, 1<<10)
 	}
 	var waited *tier.WaitError
-	// repeat until a wait lasts long enough to see the queue
+	// The wait is repeated until it lasts long enough to see the queue.
 	for limit := 300 * time.Millisecond; waited == nil || !waited.AheadHolds; limit *= 2 {
 		short, cancel := context.WithTimeout(soon(t), limit)
 		_, err := other.Mutex(path).Acquire(short)

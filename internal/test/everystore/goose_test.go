@@ -21,7 +21,7 @@ import (
 )
 
 // The first process fails in its second migration. The second process waits for the first one, and then runs that migration. The lock is on
-// the server whose database is migrated. Package gooselock only calls methods that the locks of every store have.
+// the server whose database is migrated.
 func TestGooseMigratesOneProcessAtATime(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]migrated{

@@ -49,8 +49,8 @@ func others(client *redis.Client, path string) map[string]turn {
 	}
 }
 
-// Every participant gets the lock, and no two participants have it at once. That is so although a process of ours sees only its own waiting
-// goroutines, and no waiters of other libraries.
+// Every participant gets the lock, and no two participants have it at the same time. That is so although a process of tierlock sees no
+// waiters of other libraries.
 func TestLocksOfOtherLibrariesAndOursExcludeOneAnotherAndNobodyStarves(t *testing.T) {
 	t.Parallel()
 	addr, path := startRedis(t), pathOf(t)
@@ -95,7 +95,7 @@ func TestForeignLockIsWaitedForAndTriesFindItTaken(t *testing.T) {
 	defer locks.Close()
 	l, turns := locks.Mutex(path), others(client, path)
 	turns["a key of another type"] = func(ctx context.Context, work func()) error {
-		for client.LPush(ctx, path, "x").Err() != nil { // repeat until our lock has ended, which lingers
+		for client.LPush(ctx, path, "x").Err() != nil { // repeated until the lock of tierlock, which lingers, has ended
 			select {
 			case <-ctx.Done():
 				return ctx.Err()

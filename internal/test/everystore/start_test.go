@@ -95,7 +95,7 @@ func TestALazyStartWaitsForNobody(t *testing.T) {
 			t.Parallel()
 			addr := nobodyAt(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			cancel() // this would end every wait of the constructor
+			cancel() // would end every wait of the constructor
 			locks := need.Get(create(ctx, t, addr, true))(t)
 			defer locks.Close()
 			wait, cancel := context.WithTimeout(t.Context(), time.Second)

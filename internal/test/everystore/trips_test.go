@@ -82,9 +82,8 @@ func pump(to, from net.Conn) {
 	to.Close()
 }
 
-// Each step takes one round trip. A transfer on MySQL takes a second one, because the process that is woken reads its queue. The test
-// counts round trips by the quickest of three attempts, because a busy machine only adds time. On etcd and ZooKeeper, other tests count
-// the requests of each step.
+// Each step takes one round trip. A transfer on MySQL takes a second one, because a process that is woken reads its queue. The quickest of
+// three attempts counts, because a busy machine only adds time. On etcd and ZooKeeper, other tests count the requests of each step.
 func TestRoundTripsToADistantServer(t *testing.T) {
 	for _, s := range stores {
 		if !slices.Contains([]string{"Redis", "PostgreSQL", "MySQL"}, s.name) {
@@ -108,14 +107,14 @@ func measureTrips(t *testing.T, locks [2]*tier.Registry, transfer float64) {
 	ctx, path := soon(t), pathOf(t)
 	took := make(map[string][]time.Duration)
 	note := func(what string, begun time.Time) { took[what] = append(took[what], time.Since(begun)) }
-	for range 4 { // the first time, connections are made
+	for range 4 { // in the first round, connections are made
 		begun := time.Now()
 		hold, err := locks[0].Mutex(path).Acquire(ctx)
 		need.OK(t, err)
 		note("acquire", begun)
 
 		over := handOver(ctx, func(ctx context.Context) (releaser, error) { return locks[1].Mutex(path).Acquire(ctx) })
-		time.Sleep(3 * away) // if the process does not wait by then, this attempt is slow, and a quicker one counts
+		time.Sleep(3 * away) // if the process does not wait by then, the attempt is slow, and a quicker one counts
 		begun = time.Now()
 		need.OK(t, hold.Release())
 		note("release", begun)

@@ -58,7 +58,7 @@ func TestOldestFaultCountsUntilItIsOverOrLifted(t *testing.T) {
 	meets(t, &s, create, zktest.Pass)
 }
 
-// The function Before of a fault may take time, and may arm another fault.
+// The function Before of a fault may take time, and may arm another fault. Hit is closed only after that.
 func TestHitIsToldAfterBefore(t *testing.T) {
 	var s fault.Set
 	var a *fault.Armed

@@ -24,7 +24,7 @@ func (r *record) note(f zktest.Frame) {
 	if f.Op == "ping" {
 		return
 	}
-	f.Member = "" // it is the address of the proxy or of the server, which differ
+	f.Member = "" // the member is the address of the proxy in one case, and that of the server in the other
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.Dir == zktest.Request {

@@ -95,7 +95,7 @@ func TestConnectionEndsWithAFrameThatIsTooLong(t *testing.T) {
 	c.ends()
 }
 
-// goleak checks that Close leaves no goroutine.
+// Close does not wait for anything that is blocked. goleak checks that it leaves no goroutine.
 func TestCloseWaitsForNothing(t *testing.T) {
 	need.Each(t, map[string]func(b *bench){
 		"muted requests": func(b *bench) { b.proxy.Mute(zktest.Request) },

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A person has checked each mutant in this list. The mutant changes nothing that can be observed, for the reason that follows it.
+// A person has checked each mutant in this list: it changes nothing that can be observed, for the reason that is stated below it.
 //
 //go:embed equivalent.txt
 var listed string

@@ -108,7 +108,7 @@ func brief(text string) string {
 	return text
 }
 
-// visit finds the mutants at n. A mutant that replaces a condition still evaluates it. Therefore all variables stay in use, and side
+// visit finds the mutants at n. A mutant that replaces a condition still evaluates the old one. Therefore the code compiles, and side
 // effects stay.
 func (f *finder) visit(n ast.Node) bool {
 	switch n := n.(type) {
@@ -225,8 +225,8 @@ func (f *finder) atomic(n *ast.CallExpr) {
 	}
 }
 
-// The function dropped reports whether a statement may be a guard. Such a statement calls a function for its effect, or sets a field or a
-// flag. Logging is no guard. Calls of mutexes are left out as well, because the race detector tests them.
+// The function dropped reports whether a statement may be a guard: it calls a function for its effect, or sets a field or a flag. Logging
+// is no guard. Calls of mutexes are left out, because the race detector tests them.
 func dropped(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ExprStmt:

@@ -52,7 +52,7 @@ func TestGuardsAreFound(t *testing.T) {
 	}
 }
 
-// If a package of the lock were not listed, its guards would not be tested.
+// Every package of the lock has to be in the list. Otherwise its guards would not be tested.
 func TestEveryPackageOfTheLockIsListed(t *testing.T) {
 	ends := []string{module + "/zklock", module + "/zklock/dropin", module + "/election", module + "/slots", module + "/internal/queue"}
 	out := need.Get(exec.Command("go", append([]string{"list", "-deps"}, ends...)...).Output())(t)
@@ -61,7 +61,7 @@ func TestEveryPackageOfTheLockIsListed(t *testing.T) {
 		place[path.Join(module, pkg)] = i
 	}
 	for _, pkg := range strings.Fields(string(out)) {
-		if !strings.HasPrefix(pkg, module) || pkg == module+"/internal/wire" { // the model of ZooKeeper uses this package, too
+		if !strings.HasPrefix(pkg, module) || pkg == module+"/internal/wire" { // the model of ZooKeeper uses this one, too
 			continue
 		}
 		_, ok := place[pkg]
@@ -90,7 +90,7 @@ func TestAMutantIsOneChange(t *testing.T) {
 	}
 }
 
-// The same seed gives the same sample, and a sample covers many files.
+// The same seed gives the same sample. A sample covers many files, and stays almost the same when code changes.
 func TestOrderIsSeededSpreadAndStable(t *testing.T) {
 	var all []mutant
 	for _, file := range []string{"a/a.go", "a/b.go", "b/c.go"} {

@@ -21,8 +21,8 @@ const module = "github.com/tierlock/tierlock"
 // viewers are the packages whose tests can detect mutants, nearest packages first.
 var viewers = append(slices.Clone(packages), "internal/memory", "cmd/tierlock/internal/zkinspect", "internal/test/explore")
 
-// A suite is the tests of one tree. It leaves out the tests that need a real server, because they take long. Tests in virtual time should
-// find the same defects.
+// A suite is the tests of one tree, except those that need a real server, because they take long. Tests in virtual time should find the
+// same defects.
 type suite struct {
 	root  string
 	dir   string // the directory for test binaries and overlays

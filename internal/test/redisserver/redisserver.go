@@ -19,8 +19,8 @@ type Config struct {
 	// NoSync leaves it to the kernel to write data to the disk, and never waits for that. A kill -9 does not lose answered writes. Never set
 	// NoSync where speed is measured.
 	NoSync bool
-	// MinReplicas is the least number of replicas without which a primary accepts no writes. A replica counts if the primary has heard from it
-	// within MaxLag.
+	// MinReplicas is the number of replicas that a primary needs to accept writes. A replica counts if the primary has heard from it within
+	// MaxLag.
 	MinReplicas int
 	// MaxLag is in seconds; zero means 10.
 	MaxLag int

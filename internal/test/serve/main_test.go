@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The test does not use the usual port, because another server may be running there.
+// The test uses another port than the usual one, where a server may be running.
 func TestStoreServesWhereItIsTold(t *testing.T) {
 	for store := range usual {
 		t.Run(store, func(t *testing.T) {

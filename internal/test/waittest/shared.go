@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A Shared is a server for all tests of a package that do not damage the server. Such a test uses a client that is independent of the
+// A Shared is a server that all tests of a package share, except those that damage it. It comes with a client that is independent of the
 // library.
 type Shared[S any] struct {
 	Start func() (server S, stop func(), err error) // if nothing was started, stop is nil
