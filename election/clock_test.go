@@ -17,7 +17,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The timers of a stopped process are late. Therefore only a check of the clock shows that its lease has ended.
+// In a process that was stopped, timers fire late. Only a check of the clock shows at once that the lease has ended.
 func TestLeaderLooksAtTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, link := dial(t, s, "a")
@@ -35,7 +35,7 @@ func TestLeaderLooksAtTheClock(t *testing.T) {
 	})
 }
 
-// The timers do not run during the sleep. Therefore the first check has to end the context.
+// Timers do not run while a machine sleeps. The first check after the sleep therefore has to end the context.
 func TestLeaderWhoseMachineSleptForALeaseDoesNotLead(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks, _ := dial(t, s, "a")

@@ -12,8 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the examples bring their
-// own ZooKeeper.
+// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"). It starts a ZooKeeper in memory, for one example.
 func connect(ctx context.Context, label string) (locks *tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
 	locks, err := zklock.Dial(ctx, "127.0.0.1:2181", zklock.WithDialContext(srv.DialContext), tier.WithLabel(label))
@@ -47,7 +46,7 @@ func Example() {
 	// not the leader
 }
 
-// For work that is done once, Run returns after the work.
+// If the leading function returns nil, Run returns, too. That is useful for work that is done once.
 func ExampleElection_Run() {
 	ctx := context.Background()
 	locks, disconnect := connect(ctx, "first")

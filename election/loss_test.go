@@ -42,8 +42,8 @@ func TestLeaderThatIsCutOffIsSucceeded(t *testing.T) {
 	})
 }
 
-// If the function goes on after the loss, no other process leads for as long as the session lasts, and this process does not campaign;
-// there are no other effects.
+// A leading function may ignore the loss and go on. Until the session ends, no other process leads, and this process does not campaign.
+// There are no other effects.
 func TestFunctionThatIgnoresTheLossStopsNobody(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a := election.New(registry(t, s, "a"), path)

@@ -34,7 +34,7 @@ func TestLeaderIsTheOneThatLeads(t *testing.T) {
 	})
 }
 
-// An observation has the leaders that an observer has received.
+// An observation records the leaders that an observer has received.
 type observation struct {
 	labels []string
 	terms  []int64
@@ -63,7 +63,7 @@ func observe(t *testing.T, e *election.Election) *observation {
 
 func (o *observation) saw(t *testing.T, labels string) {
 	t.Helper()
-	time.Sleep(2 * time.Second) // the next poll comes in this time
+	time.Sleep(2 * time.Second) // the next poll happens in this time
 	synctest.Wait()
 	need.Equal(t, "observed", strings.Join(o.labels, ""), labels)
 	need.WantErr(t, "observed", o.err, nil)
@@ -99,7 +99,7 @@ func TestTheEndOfAnObservationIsNoError(t *testing.T) {
 		p := start(t, s, new(diary), "a")
 		o := observe(t, election.New(registry(t, s, "observer"), path))
 		o.saw(t, "a")
-		thaw := s.Freeze() // so that the observer ends in the middle of a poll
+		thaw := s.Freeze() // ends the observation in the middle of a poll
 		time.Sleep(5 * time.Second)
 		o.stop()
 		<-o.ended
@@ -109,7 +109,8 @@ func TestTheEndOfAnObservationIsNoError(t *testing.T) {
 	})
 }
 
-// A server that lags behind may show an earlier leader. A server that hides tokens shows no token.
+// A server that lags behind may show an earlier leader, and a server that hides tokens shows no token. The observer must not report an
+// earlier leader.
 func TestObserverNeverGoesBack(t *testing.T) {
 	leader := func(id string, term int64) tier.Contender { return tier.Contender{ID: id, Token: term} }
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// A feed records what an observer receives. Each element is the label of a leader. If the leader has published something, "=" and the data
+// A feed records what an observer receives. Each element is the label of a leader. If the leader has published data, "=" and the data
 // follow.
 type feed struct{ words []string }
 
@@ -35,14 +35,14 @@ func follow(t *testing.T, locks *tier.Registry) *feed {
 				word += "=" + string(leader.Published)
 			}
 			f.words = append(f.words, word)
-			clear(leader.Published) // the observer has to keep a copy of its own
+			clear(leader.Published) // shows whether the observer has kept a copy of its own
 		}
 	}()
 	t.Cleanup(func() { stop(); <-ended })
 	return f
 }
 
-// has checks all that the observer has received so far. The observer gets as much time as it needs for one poll.
+// has checks everything that the observer has received so far. Before that, it waits for one poll.
 func (f *feed) has(t *testing.T, words ...string) {
 	t.Helper()
 	time.Sleep(time.Second)
@@ -105,14 +105,15 @@ func (w warped) Do(ctx context.Context, c queue.Command) queue.Answer {
 	return a
 }
 
-// warp returns a function that changes what the store shows of its queues from then on. It has to be called before processes connect.
+// warp returns a function that changes what the store shows of its queues from then on. warp has to be called before processes connect.
 func warp(s *memory.Server) (show func(f func([]second.Contender) []second.Contender)) {
 	w := new(atomic.Pointer[func([]second.Contender) []second.Contender])
 	s.As = func(_ *memory.Process, inner queue.Store) queue.Store { return warped{inner, w} }
 	return func(f func([]second.Contender) []second.Contender) { w.Store(&f) }
 }
 
-// A server that lags behind shows an earlier leader, although a Load is linearizable.
+// A server that lags behind may show an earlier leader, although a Load is linearizable. The value then must not be reported as that
+// leader's.
 func TestValueIsTheLeadersEvenIfTheQueueIsOld(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		show := warp(s)
@@ -176,7 +177,7 @@ func TestPollCostsTwoRequestsAtMost(t *testing.T) {
 		need.OK(t, a.Publish(t.Context(), []byte("1")))
 		costs("with a leader that has published something", "observer", 60)
 		f.has(t, "a", "a=1")
-		show(func(all []second.Contender) []second.Contender { // as for a user without permissions
+		show(func(all []second.Contender) []second.Contender { // shows what a user without permissions would see
 			all[0].Token = 0
 			return all
 		})
@@ -232,7 +233,7 @@ func TestOnlyTheLeaderPublishes(t *testing.T) {
 	})
 }
 
-// The context of the function ends although the lock is still held.
+// If the context of the leading function has ended, Publish fails, even though the lock is still held.
 func TestLeaderThatIsToStopPublishesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		a := election.New(registry(t, s, "a"), path)

@@ -42,7 +42,7 @@ func TestFunctionReturnsBeforeTheLockGoes(t *testing.T) {
 
 func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
-		const long = 10 * time.Second // the shortest term that is followed by a short pause
+		const long = 10 * time.Second // only a term of at least this length is followed by a short pause
 		start := time.Now()
 		var pauses []time.Duration
 		var ended time.Time
@@ -65,7 +65,7 @@ func TestPauseGrowsWhileTheFunctionFailsAtOnce(t *testing.T) {
 	})
 }
 
-// The options of the registry for its locks do not apply to elections.
+// The registry has options for its locks. They must not apply to elections.
 func TestElectionIsStrict(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := registry(t, s, "a", tier.WithLinger(time.Hour), tier.WithMaxWait(time.Second))
@@ -166,7 +166,7 @@ func TestLeaderCannotCampaignWithinItsTerm(t *testing.T) {
 	})
 }
 
-// However often Run is called in one process, other processes can still lead.
+// Several calls of Run in one process count as several candidates. Other processes can still become leaders.
 func TestCallsOfOneProcessCompeteLikeProcesses(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		d := new(diary)

@@ -10,7 +10,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Two registries of one server are two processes.
+// Two registries of one server act as two processes.
 func Example_twoProcesses() {
 	ctx := context.Background()
 	server := memlock.NewServer()
@@ -38,7 +38,7 @@ func Example_twoProcesses() {
 	// two: at work
 }
 
-// This tests what a job does when its lock is lost.
+// A test can end a session to see what a job does when its lock is lost.
 func ExampleServer_Expire() {
 	server := memlock.NewServer()
 	locks, _ := server.Connect()
@@ -57,7 +57,7 @@ func ExampleServer_Expire() {
 	// Output: true
 }
 
-// This tests what a caller does when it does not get the lock in time.
+// Another process holds the lock here, so that the example shows an acquisition that gets no lock in time.
 func ExampleServer_Connect_timeout() {
 	server := memlock.NewServer()
 	busy, _ := server.Connect(tier.WithLabel("busy"))

@@ -49,7 +49,7 @@ func acquire(t *testing.T, locks *tier.Registry) (after func() (time.Duration, e
 	}
 }
 
-// A release waits no longer than the release timeout for a server that does not answer.
+// If the server does not answer, Release waits no longer than the release timeout.
 func TestReleaseTimeoutBoundsARelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memlock.NewServer()

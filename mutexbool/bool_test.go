@@ -29,7 +29,7 @@ func TestSetWakesEveryWaiter(t *testing.T) {
 		for range 100 {
 			woken.Go(func() { need.WantErr(t, "Wait", b.Wait(t.Context()), nil) })
 		}
-		synctest.Wait() // all of them are blocked
+		synctest.Wait() // now all waiters are blocked
 		b.Set()
 		woken.Wait()
 	})
@@ -73,7 +73,7 @@ func TestWaitReturnsCause(t *testing.T) {
 	need.WantErr(t, "Wait on a true Bool with a cancelled ctx", b.Wait(ctx), nil)
 }
 
-// The loop of the package comment must see every change, however Set and the loop interleave: a lost wake-up would block the bubble.
+// The loop of the package comment has to see every change, in any order of its steps and of Set. A lost wake-up would block the bubble.
 func TestClearLookWaitLosesNoWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const changes = 1000

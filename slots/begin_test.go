@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// schedule starts a process with a scheduler that has its own loop. It begins a run at each minute of its clock, until its context ends.
+// schedule starts a process that has a scheduler of its own. The scheduler calls Begin at each minute of its clock, until ctx ends.
 func (f *fleet) schedule(
 	ctx context.Context, locks *tier.Registry, ahead time.Duration, work func(context.Context, slots.Slot) error,
 ) (end chan error) {
@@ -52,7 +52,8 @@ func (f *fleet) refused(err error) {
 	f.errs = append(f.errs, err)
 }
 
-// The clocks differ by five seconds, and a run takes a millisecond. A lock alone cannot tell the late process that the slot has run.
+// The clocks of the schedulers differ by five seconds, and a run takes a millisecond. A lock alone would not keep the late process from
+// running the slot again.
 func TestSchedulersWhoseClocksDifferBeginEachSlotOnce(t *testing.T) {
 	play(t, func(f *fleet) {
 		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Minute+30*time.Second)
@@ -79,12 +80,13 @@ func TestSchedulersWhoseClocksDifferBeginEachSlotOnce(t *testing.T) {
 	})
 }
 
-// While a process has the lock for Run, it runs all slots. When it dies, the scheduler takes over, and the other way round.
+// A process that calls Run has the lock all the time and runs all slots. When it dies, schedulers take over, and the other way round. Each
+// slot still runs once.
 func TestBeginAndRunAgreeOnSlots(t *testing.T) {
 	play(t, func(f *fleet) {
 		ctx, cancel := context.WithTimeout(f.Context(), 12*time.Minute+30*time.Second)
 		defer cancel()
-		time.Sleep(10 * time.Second) // it is past midnight for the scheduler, too
+		time.Sleep(10 * time.Second) // now the scheduler's clock is past midnight, too
 		scheduler := f.connect()
 		defer scheduler.Close()
 		end := f.schedule(ctx, scheduler, -5*time.Second, brief)
@@ -104,7 +106,7 @@ func TestBeginAndRunAgreeOnSlots(t *testing.T) {
 
 func TestBeginGoesOnAfterACrash(t *testing.T) {
 	for end, want := range map[string]string{
-		"crash": "lost, skipped 1, skipped 2, ran, ran", // the slots 3 and 4 pass meanwhile
+		"crash": "lost, skipped 1, skipped 2, ran, ran", // slots 3 and 4 pass before the lock is free
 		"fail":  "failed, skipped 2, ran, ran",
 	} {
 		play(t, func(f *fleet) {
@@ -137,7 +139,7 @@ func TestBeginGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// A process that is refused sends at most two requests, unless another process begins and ends the slot between them.
+// A process that is refused sends at most two requests. The exception is a slot that another process begins and ends between these two.
 func TestBeginCostsFewRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.NewServer()
@@ -167,7 +169,7 @@ func TestBeginCostsFewRequests(t *testing.T) {
 		defer closeWinner()
 		loser, closeLoser := begin("loser")
 		defer closeLoser()
-		for range 2 { // without a ledger, and with one
+		for range 2 { // once without a ledger, and once with one
 			time.Sleep(time.Minute)
 			run := need.Get(winner.Begin(t.Context(), time.Now()))(t)
 			wantSent("winner", "load try load save")
@@ -181,7 +183,7 @@ func TestBeginCostsFewRequests(t *testing.T) {
 	})
 }
 
-// Another process may begin and end the slot after this one has loaded the ledger, and before it has the lock.
+// Another process may begin and end the slot when this one has loaded the ledger and does not have the lock yet.
 func TestBeginLoadsTheLedgerAgainUnderTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.NewServer()
@@ -203,7 +205,7 @@ func TestBeginLoadsTheLedgerAgainUnderTheLock(t *testing.T) {
 		synctest.Wait()
 		need.OK(t, need.Get(begin(fast))(t).End(nil))
 		need.WantErr(t, "Begin", <-refused, slots.ErrDone)
-		need.OK(t, need.Get(fast.Mutex(path).TryAcquire(t.Context()))(t).Release()) // no lock is left
+		need.OK(t, need.Get(fast.Mutex(path).TryAcquire(t.Context()))(t).Release()) // shows that no lock is left
 		time.Sleep(time.Minute - time.Second)
 		run := need.Get(begin(slow))(t)
 		need.Equal(t, "late, because the store is slow", run.Slot().Late, time.Second)
@@ -291,7 +293,8 @@ func TestBeginThatFailsLeavesNoLock(t *testing.T) {
 	})
 }
 
-// Without a ledger, the first slot is the newest one of the schedule, whether slots are near or years apart.
+// Without a ledger, the first Begin runs the newest slot of the schedule. That works for slots that are seconds apart, and for slots that
+// are years apart.
 func TestFirstBeginFindsTheNewestSlot(t *testing.T) {
 	for _, interval := range []time.Duration{time.Second, 7 * time.Minute, 30 * 24 * time.Hour, 20 * 365 * 24 * time.Hour} {
 		play(t, func(f *fleet) {
@@ -311,7 +314,7 @@ func TestFirstBeginFindsTheNewestSlot(t *testing.T) {
 	}
 }
 
-// Some processes have schedulers, and the others call Run. All of them die, are cut off, and lose sessions and answers.
+// Some processes have schedulers, and the others call Run. All of them may die, be cut off, and lose sessions and answers.
 func TestRandomFaultsWithSchedulers(t *testing.T) {
 	for seed := range *seeds {
 		play(t, func(f *fleet) {

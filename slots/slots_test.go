@@ -94,7 +94,7 @@ func play(t *testing.T, test func(f *fleet), opts ...slots.Option) {
 	})
 }
 
-// alone runs a single process for a time.
+// alone runs one process for the time d.
 func (f *fleet) alone(d time.Duration, work func(context.Context, slots.Slot) error, opts ...slots.Option) error {
 	ctx, cancel := context.WithTimeout(f.Context(), d)
 	defer cancel()
@@ -103,7 +103,8 @@ func (f *fleet) alone(d time.Duration, work func(context.Context, slots.Slot) er
 	return <-f.begin(ctx, locks, work, opts...)
 }
 
-// minutes returns the slots that ran, as minutes of the day. If it is not the first attempt, the attempt follows.
+// minutes returns the slots that ran, as minutes of the day. After a slot that did not run at the first attempt comes the number of the
+// attempt.
 func (f *fleet) minutes() string {
 	var all []string
 	for _, r := range f.runs {
@@ -139,7 +140,7 @@ func brief(context.Context, slots.Slot) error {
 
 func TestEachSlotRunsOnceAmongProcessesWhoseClocksDiffer(t *testing.T) {
 	play(t, func(f *fleet) {
-		ctx, cancel := context.WithTimeout(f.Context(), 10*time.Minute+10*time.Second) // also for one whose clock is late
+		ctx, cancel := context.WithTimeout(f.Context(), 10*time.Minute+10*time.Second) // long enough for the process whose clock is late
 		defer cancel()
 		var ends []chan error
 		for i := range 3 {
@@ -174,7 +175,7 @@ func TestSlotCostsTwoWrites(t *testing.T) {
 			defer locks.Close()
 			go slots.New(locks.Mutex(path), slots.Every(time.Minute, time.Time{})).Run(ctx, func(context.Context, slots.Slot) error {
 				if before == 0 {
-					before = server.Writes() // one write for this slot is included
+					before = server.Writes() // this count includes one write for the present slot
 				}
 				return nil
 			})
@@ -213,7 +214,7 @@ func TestSlotsThatPassDuringALongRunAreMissedOnes(t *testing.T) {
 	})
 }
 
-// crash makes the process die in the middle of a run. After that it writes nothing.
+// crash makes a process die in the middle of a run. The process writes nothing after that.
 func crash(f *fleet, opts ...slots.Option) {
 	locks := f.connect()
 	defer locks.Close()
@@ -261,7 +262,7 @@ func TestSlotThatFailedRunsAgainUpToTheLimitWithGrowingPauses(t *testing.T) {
 	}, slots.AfterError(2, 10*time.Second))
 }
 
-// If a process ends, its job has not failed.
+// If the context of a process ends during a run, the run counts as crashed, and not as failed.
 func TestRunThatTheEndOfItsContextInterruptsCountsAsCrashed(t *testing.T) {
 	play(t, func(f *fleet) {
 		f.alone(90*time.Second, func(ctx context.Context, _ slots.Slot) error {
@@ -315,7 +316,7 @@ func TestEveryCountsFromItsOrigin(t *testing.T) {
 	}
 }
 
-// Processes die, are cut off, and lose sessions and answers at random. Their clocks differ by up to five seconds.
+// In these schedules, processes die, are cut off, and lose sessions and answers at random. Their clocks differ by up to five seconds.
 var seeds = flag.Uint64("seeds", 1, "run `N` random schedules of each policy")
 
 func TestRandomFaults(t *testing.T) {
@@ -340,7 +341,7 @@ func randomFaults(f *fleet, random *rand.Rand, policy slots.Policy) {
 		})
 	}
 	processes.Wait()
-	for range 20 { // these run the remaining slots
+	for range 20 { // these processes run the remaining slots
 		f.alone(2*time.Minute, brief)
 	}
 	last, seen := time.Time{}, make(map[time.Time]*run)
@@ -359,7 +360,7 @@ func randomFaults(f *fleet, random *rand.Rand, policy slots.Policy) {
 		}
 	}
 	least := many - 5
-	if f.schedulers { // a scheduler misses the slots during a long run, and those until the lease of a dead process ends
+	if f.schedulers { // a scheduler misses slots during a long run, and until the lease of a dead process ends
 		least = many / 2
 	}
 	if len(seen) < least {
@@ -384,7 +385,7 @@ func life(f *fleet, over context.Context, dice *rand.Rand) {
 	defer locks.Close()
 	ctx, kill := context.WithCancel(over)
 	defer kill()
-	durations := rand.New(rand.NewPCG(dice.Uint64(), 3)) // a job runs beside the faults
+	durations := rand.New(rand.NewPCG(dice.Uint64(), 3)) // a source of its own, because a job runs at the same time as the faults
 	work := func(ctx context.Context, _ slots.Slot) error {
 		select {
 		case <-time.After(duration(durations)):
@@ -406,7 +407,7 @@ func life(f *fleet, over context.Context, dice *rand.Rand) {
 		}
 		switch dice.IntN(5) {
 		case 0:
-			f.server.CutOff(locks) // the process dies while it is cut off
+			f.server.CutOff(locks) // this process dies while it is cut off
 			kill()
 			<-ended
 			return

@@ -15,9 +15,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// The first process dies at each of its commands: before the store executes the command, or before the answer arrives. The second process
-// goes on. With Retry every slot runs, and only the slot of the crash can run twice. With Skip no slot runs twice, and only the slot of the
-// crash can be left out.
+// The first process dies at each of its commands in turn: before the store executes the command, or before the answer arrives. The second
+// process goes on. With Retry every slot runs, and only the slot of the crash may run twice. With Skip no slot runs twice, and only the
+// slot of the crash may be left out.
 func TestProcessMayDieAtEachStep(t *testing.T) {
 	for _, policy := range []slots.Policy{slots.Skip, slots.Retry} {
 		for _, executed := range []bool{false, true} {
@@ -35,7 +35,7 @@ func dies(t *testing.T, policy slots.Policy, executed bool, step int) (died bool
 	const minutes = 3
 	synctest.Test(t, func(t *testing.T) {
 		server := memory.NewServer()
-		over, end := context.WithTimeout(t.Context(), minutes*time.Minute+30*time.Second) // also for a process that takes over
+		over, end := context.WithTimeout(t.Context(), minutes*time.Minute+30*time.Second) // long enough for the process that takes over
 		defer end()
 		life, kill := context.WithCancel(over)
 		defer kill()
@@ -78,7 +78,7 @@ func dies(t *testing.T, policy slots.Policy, executed bool, step int) (died bool
 		processes.Wait()
 		for m := 1; m <= minutes; m++ {
 			what := fmt.Sprintf("policy %d, executed %t, step %d, slot %d: runs %v", policy, executed, step, m, runs[m])
-			hit := died && (m == crash || m == crash-1) // the slot that runs at the crash, or the next one, which is begun then
+			hit := died && (m == crash || m == crash-1) // the slot that runs at the crash, or the one that begins then
 			switch n := len(runs[m]); {
 			case n == 1:
 			case n == 0 && policy == slots.Skip && hit:

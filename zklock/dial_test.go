@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The gate is the same for all stores.
+// The gate works with all stores. Therefore its packages must not import any of them.
 func TestEngineKnowsNoStore(t *testing.T) {
 	out := need.Get(exec.Command("go", "list", "-deps", "../tier", "../election").Output())(t)
 	for _, pkg := range strings.Fields(string(out)) {
@@ -57,7 +57,7 @@ func hold(t *testing.T, mu *tier.Mutex) *tier.Hold {
 	return need.Get(mu.Acquire(need.Within(t, time.Minute)))(t)
 }
 
-// A release waits no longer than the release timeout for a server that does not answer.
+// If the server does not answer, Release waits no longer than the release timeout.
 func TestReleaseTimeoutBoundsARelease(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := hold(t, dial(t, srv, "127.0.0.1:2181", tier.WithReleaseTimeout(time.Second/2)).Mutex("/locks/a"))
@@ -69,7 +69,8 @@ func TestReleaseTimeoutBoundsARelease(t *testing.T) {
 	})
 }
 
-// A path below the connect string's path, in one process, may be a whole path in another process.
+// The path in the connect string is put in front of each lock path. Two processes with different connect strings may therefore use the same
+// lock under different paths.
 func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		below, whole := dial(t, srv, "127.0.0.1:2181/app/a"), dial(t, srv, "127.0.0.1:2181/")
@@ -97,7 +98,7 @@ func TestPathOfTheConnectStringIsAboveAllOthers(t *testing.T) {
 func TestGuardedWritesStayBelowThePathOfTheConnectString(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		h := hold(t, dial(t, srv, "127.0.0.1:2181/app").Mutex("/lock"))
-		for _, path := range []string{"", "lication"} { // no paths without a slash in front, either
+		for _, path := range []string{"", "lication"} { // a path without a leading slash must not get around that
 			_, err := zklock.Multi(t.Context(), h, &zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll)})
 			need.That(t, "created "+path, err != nil)
 			_, err = zklock.Multi(t.Context(), h, &zk.SetDataRequest{Path: path, Data: []byte("x"), Version: -1})

@@ -12,8 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"): the examples bring
-// their own ZooKeeper.
+// connect stands for zklock.Dial(ctx, "zk1:2181,zk2:2181,zk3:2181"). It starts a ZooKeeper in memory, for one example.
 func connect(ctx context.Context) (locks *tier.Registry, disconnect func()) {
 	srv := zktest.NewServer(zktest.Config{})
 	locks, err := zklock.Dial(ctx, "127.0.0.1:2181/app", zklock.WithDialContext(srv.DialContext), tier.WithStrictOrder())

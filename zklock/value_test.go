@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// Other libraries would wait for a child of the lock path. The path is also deleted when the queue is empty.
+// Values are not stored below lock paths: other libraries would wait for such a child, and the path is deleted when its queue is empty.
 func TestValueIsInATreeOfItsOwn(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		below, whole := dial(t, srv, "127.0.0.1:2181/app"), dial(t, srv, "127.0.0.1:2181")
@@ -34,7 +34,7 @@ func TestValueIsInATreeOfItsOwn(t *testing.T) {
 	})
 }
 
-// If a process may not create a value, the error names the node on which a permission is missing.
+// A value gets the ACL of its writer. If a process may not create a value, the error names the node on which a permission is missing.
 func TestValueHasTheACLOfItsWriter(t *testing.T) {
 	locktest.Bubble(t, func(t *testing.T, srv *zktest.Server) {
 		readable := append(zk.DigestACL(zk.PermAll, "a", "secret"), zk.WorldACL(zk.PermRead)...)

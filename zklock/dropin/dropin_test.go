@@ -19,7 +19,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// A behaviour is a row of the contract of zk.Lock. It describes what a user can see of a handle in a situation.
+// A behaviour is a row of the contract of zk.Lock: what a user of a handle can see in one situation.
 type behaviour struct {
 	name      string
 	modelOnly bool                     // the row needs faults or an idle state that a real server cannot provide
@@ -90,8 +90,8 @@ func TestLockBehavesLikeThatOfTheLibraryOnARealServer(t *testing.T) {
 	}
 }
 
-// The documentation of Lock lists the intentional differences. Each observed difference is in the list, and each item of the list is
-// observed.
+// The documentation of Lock lists the intentional differences from zk.Lock. Each difference that a row observes has to be in that list, and
+// each item of the list has to be observed.
 func TestDifferencesAreTheDocumentedOnes(t *testing.T) {
 	paragraphs := differences(t)
 	seen := make(map[string]bool)

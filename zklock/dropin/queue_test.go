@@ -8,7 +8,7 @@ var queueBehaviours = []behaviour{
 		run: func(s *scene, _ handle) {
 			first := s.handle("first", s.conn)
 			first.lock()
-			runtime.GC() // the handles find each other as long as one is in use
+			runtime.GC() // handles share one registry as long as any of them is in use
 			second := s.handle("second", s.conn)
 			wait := second.beginLock()
 			s.note("nodes %d", len(s.children()))

@@ -23,7 +23,7 @@ type zkLock interface {
 	Unlock() error
 }
 
-// A scene runs a behavior. It has two processes and one lock path, and notes everything that happens.
+// A scene runs a behaviour. It has two processes and one lock path, and notes everything that a user would see.
 type scene struct {
 	t           *testing.T
 	srv         *zktest.Server // nil if the server is a real one
@@ -146,7 +146,7 @@ func (c call) end() bool {
 	}
 }
 
-// free lets a waiting call end before its connection is closed. If a request is made while the library closes, the library may hang
+// free ends a waiting call before its connection is closed. If a request is made while the library closes, the library may hang
 // (conn.go:527).
 func (c call) free() {
 	s := c.handle.scene
@@ -165,7 +165,7 @@ func (h handle) lockWith(data string) bool {
 }
 func (h handle) unlock() bool { return h.begin("Unlock", h.zkLock.Unlock).end() }
 
-// still returns when the bubble is idle. On a real server that cannot be known.
+// still waits until the bubble is idle. With a real server, it returns at once, because there is no way to know that.
 func (s *scene) still() {
 	if s.srv != nil {
 		synctest.Wait()

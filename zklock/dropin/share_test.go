@@ -16,8 +16,8 @@ import (
 // A locker creates handles, each for one goroutine.
 type locker func() zkLock
 
-// fleet makes ten goroutines of each locker acquire the lock again and again for some seconds of virtual time. It returns how many times
-// each locker had the lock.
+// fleet starts ten goroutines for each locker. They acquire the lock again and again for some seconds of virtual time. fleet returns how
+// many times each locker had the lock.
 func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	t.Helper()
 	ctx := need.Within(t, 5*time.Second+500*section) // enough time for 16 rounds
@@ -46,12 +46,13 @@ func fleet(t *testing.T, section time.Duration, lockers ...locker) []int {
 	return turns
 }
 
-// While a service is being moved, a moved process has one node instead of ten. It gets at least as many acquisitions as before.
+// During a migration to dropin, a migrated process has one node in the queue instead of ten. It must still get at least as many
+// acquisitions as before.
 func TestProcessThatHasMovedKeepsItsShare(t *testing.T) { // I11
 	for _, section := range []time.Duration{2 * time.Millisecond, 30 * time.Millisecond} {
 		t.Run(section.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, srv *zktest.Server) {
-				srv.Intercept(func(f *zktest.Frame) zktest.Action { // a write takes its time
+				srv.Intercept(func(f *zktest.Frame) zktest.Action { // makes a write take its time
 					if f.Dir == zktest.Request && (f.Op == "create" || f.Op == "delete" || f.Op == "multi") {
 						return zktest.Delay(time.Millisecond)
 					}

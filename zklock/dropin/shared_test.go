@@ -50,8 +50,8 @@ func TestClosedConnectionIsCollected(t *testing.T) { // I10
 	}
 }
 
-// The end of a registry may be noticed late, when another registry has taken its place. If the program keeps an idle connection, that
-// connection has no registry.
+// The entry of a registry may be removed late, when a new registry has already taken its place. That new entry must stay. An idle
+// connection without handles has no registry.
 func TestEntryGoesWithTheLastHandleAndNotWithThoseBefore(t *testing.T) { // I10
 	srv := zktest.Start(t)
 	s := newScene(t, modelAddr, srv.DialTimeout)
@@ -82,7 +82,7 @@ func usedAndClosed(t *testing.T, srv *zktest.Server, use func(*testing.T, *zk.Co
 	dropin.NewLock(conn, "/compat/unused", openACL)
 	use(t, conn)
 	conn.Close()
-	for range events { // closed as the last act of the library
+	for range events { // closing this channel is the last act of the library
 	}
 	return weak.Make(conn)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// closingScene returns a scene that lasts until all goroutines have noticed that their connection is closed.
+// closingScene returns a scene that ends only when all goroutines have noticed that their connection is closed.
 func closingScene(t *testing.T, srv *zktest.Server) *scene {
 	t.Helper()
 	t.Cleanup(func() { <-time.After(5 * time.Second) }) // virtual; runs when the connections are closed
@@ -42,15 +42,15 @@ func (s *scene) beginClose() {
 	s.t.Cleanup(closing.Wait)
 }
 
-// If the error is nil, the lock was held until the release. The result does not depend on whether another goroutine waits at the gate. Such
-// a goroutine could get the lock without a request.
+// If Unlock returns nil, the lock was held until then. Otherwise its error comes in time. It makes no difference whether another goroutine
+// waits at the gate, which could get the lock without a request.
 func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { // I1
 	for name, trouble := range map[string]func(*scene){
 		"no answer": func(s *scene) { s.srv.Freeze() },
 		"its answer lost": func(s *scene) {
 			s.srv.Intercept(func(f *zktest.Frame) zktest.Action {
 				if f.Dir == zktest.Reply && (f.Op == "delete" || f.Op == "multi") {
-					s.member().Refuse() // if the library connected again, it would set its watches again, which is a data race of the library
+					s.member().Refuse() // keeps the library from connecting again, because setting its watches again is a data race of the library
 					return zktest.Cut
 				}
 				return zktest.Pass
@@ -82,8 +82,8 @@ func TestUnlockSaysInTimeThatItIsNotKnownWhetherTheLockWasOurs(t *testing.T) { /
 	}
 }
 
-// A handle waits at the gate behind another handle of the same connection. Its end depends neither on what the other handle does next, nor
-// on a server.
+// A handle may wait at the gate behind another handle of the same connection. When the connection ends, the wait ends, whatever the other
+// handle and the server do.
 func TestHandleAtTheGateEndsWithTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := closingScene(t, srv)
@@ -102,7 +102,7 @@ func TestHandleAtTheGateEndsWithTheConnection(t *testing.T) {
 	})
 }
 
-// A hand-off within the process sends no request, as long as the server has answered recently.
+// A hand-off within the process needs no request, unless the server has not answered for a while.
 func TestHandingOnIsConfirmedByTheServerNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *zktest.Server) {
 		s := closingScene(t, srv)

@@ -36,7 +36,7 @@ func TestScriptsOnModel(t *testing.T) {
 	runScripts(t, zktest.Modelled, target{addr, s.DialTimeout})
 }
 
-// If ZKTEST_RECORD=1 is in the environment, this test writes new expectations instead.
+// With ZKTEST_RECORD=1 in the environment, this test records the server's answers as the new expectations.
 func TestScriptsOnServer(t *testing.T) {
 	t.Parallel()
 	s := childtest.Start(t, zkserver.Start, zkserver.Config{NoSync: true, TickTime: time.Second})
@@ -91,9 +91,9 @@ func lastCommand(lines []string, i int) string {
 	return lines[i]
 }
 
-// A script is a text of commands. A command is "<client> <verb> <arguments>", and its indented outcome follows. A word may be quoted as in
-// Go. A client is connected when its name first appears. Stats are printed with zxids relative to the start of the script: "c+1 m+1 p+2 v0
-// cv2 av0 owner=a len=4 kids=1". Times are only compared with the present time.
+// A script is a text of commands. A command is "<client> <verb> <arguments>", and the following indented lines are its outcome. A word may
+// be quoted as in Go. A client connects when its name first appears. Stats are printed with zxids relative to the start of the script: "c+1
+// m+1 p+2 v0 cv2 av0 owner=a len=4 kids=1". Times are only checked to be close to the present.
 type script struct {
 	t       *testing.T
 	on      target
@@ -106,7 +106,7 @@ func isCommand(line string) bool {
 	return line != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "#")
 }
 
-// runScript returns the script with its results on this target. At the end the tree is empty again.
+// runScript returns the script with the results of this target. It leaves an empty tree.
 func runScript(t *testing.T, on target, text string) string {
 	s := &script{t: t, on: on, clients: make(map[string]*client)}
 	s.base = s.startZxid()
@@ -159,7 +159,7 @@ func (s *script) startZxid() int64 {
 	need.OK(s.t, err)
 	need.OK(s.t, c.conn.Delete("/start", -1))
 	c.close()
-	const after = 2 // the deletion, and the end of the session
+	const after = 2 // two transactions follow: the deletion, and the end of the session
 	return stat.Czxid + after
 }
 
@@ -210,7 +210,7 @@ func (s *script) run(words []string) {
 	case "auth":
 		s.result(c.conn.AddAuth("digest", []byte(args[0])), "ok")
 	case "events", "sorted":
-		// Earlier events arrive before the reply to a read.
+		// This read makes sure that earlier events have arrived: they come before its reply.
 		if _, _, err := c.conn.Exists("/"); err != nil {
 			s.t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func (s *script) run(words []string) {
 	}
 }
 
-// The method events prints events. If the client does not always set its watches in the same order, the events are sorted.
+// The method events prints events. If the order in which the client sets its watches may vary, the events are sorted.
 func (s *script) events(events []zk.Event, sorted bool) {
 	if sorted {
 		slices.SortFunc(events, func(a, b zk.Event) int { return strings.Compare(a.Path, b.Path) })
@@ -429,8 +429,8 @@ func (c *client) cut() {
 	c.nc.Close()
 }
 
-// reconnect ends a cut. The client must have watches. reconnect returns when the client has set them again. Before that, a reply would race
-// with the building of the request (a data race in the client, on its lastZxid).
+// reconnect ends a cut, for a client that has watches. It returns when the client has set its watches again. Before that, a reply would
+// race with the building of that request (a data race in the client, on its lastZxid).
 func (c *client) reconnect() {
 	c.mu.Lock()
 	sets := c.setsWatches
@@ -497,11 +497,10 @@ func parseACL(text string) []zk.ACL {
 	return list
 }
 
-// The constant shortest is the shortest session timeout that both targets grant here. It is long enough to keep the session on a busy
-// machine.
+// The constant shortest is the shortest session timeout that both targets grant. A busy machine can still keep a session of this length.
 const shortest = 2 * time.Second
 
-// onBoth runs a conformance test against both targets. The test is about times, which a script cannot record.
+// onBoth runs a test against both targets. The test is about times, which a script cannot record.
 func onBoth(t *testing.T, test func(t *testing.T, on target)) {
 	t.Run("model", func(t *testing.T) {
 		s := zktest.Start(t, zktest.Config{MinSessionTimeout: shortest, ContainerCheck: 50 * time.Millisecond})
@@ -544,7 +543,7 @@ func TestOnlyContainersOnceUsedAreReaped(t *testing.T) {
 		need.Get(c.conn.CreateContainer("/used", nil, zk.FlagContainer, acl))(t)
 		need.Get(c.conn.CreateContainer("/unused", nil, zk.FlagContainer, acl))(t)
 		need.Get(c.conn.CreateContainer("/last", nil, zk.FlagContainer, acl))(t)
-		need.Get(c.conn.Create("/plain", nil, zk.FlagContainer, acl))(t) // the flag of a container alone creates no container
+		need.Get(c.conn.Create("/plain", nil, zk.FlagContainer, acl))(t) // this flag alone creates no container
 		_, _, gone, err := c.conn.GetW("/last")
 		need.OK(t, err)
 		for _, parent := range []string{"/plain", "/used", "/last"} {

@@ -15,8 +15,8 @@ import (
 
 const deadlockEnv = "ZKTEST_DEADLOCK"
 
-// A goroutine acquires the lock again, with a context that does not carry the hold. Without the check the bubble would run without end,
-// because sessions send heartbeats.
+// A goroutine acquires the lock again, and its context does not carry the hold. Without the check for deadlocks, the bubble would never
+// end, because sessions keep sending heartbeats.
 func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	if os.Getenv(deadlockEnv) != "" {
 		synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	out, err := again.CombinedOutput()
 	need.Has(t, fmt.Sprintf("one that ended with %v", err), string(out),
 		"panic: zktest: deadlock: ", "pass the context of the hold to Acquire", "path=/locks/a", "waited=24h0m0s",
-		"tier.(*Mutex).Acquire", // the stack of the waiting goroutine, among others
+		"tier.(*Mutex).Acquire", // among other stacks, that of the waiting goroutine
 		"level=WARN")            // the warning before the panic
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// writeReport stands for your code under test: it works for as long as it holds the lock.
+// writeReport stands for the code that you test: it works while it holds the lock.
 func writeReport(ctx context.Context, locks *tier.Registry, begin func()) error {
 	return locks.Mutex("/jobs/report").Do(ctx, func(ctx context.Context) error {
 		begin()
@@ -25,12 +25,12 @@ func writeReport(ctx context.Context, locks *tier.Registry, begin func()) error 
 	})
 }
 
-// One process is cut off while it works. It has stopped before the other process, which waited for it, begins.
+// One process is cut off while it works. It has to stop before the other process, which waits for the lock, begins.
 func TestReportIsWrittenByOneProcessAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := zktest.Start(t)
 		first, second := locksOn(t, server), locksOn(t, server)
-		cutOff := server.Sessions()[0].ID // of first, which connected first
+		cutOff := server.Sessions()[0].ID // the session of first, which connected first
 
 		stopped := make(chan time.Time, 1)
 		go func() {
@@ -39,9 +39,9 @@ func TestReportIsWrittenByOneProcessAtATime(t *testing.T) {
 			}
 			stopped <- time.Now()
 		}()
-		synctest.Wait() // first has the lock
+		synctest.Wait() // now first has the lock
 
-		server.Mute(cutOff, zktest.Request) // nothing that it sends arrives
+		server.Mute(cutOff, zktest.Request) // nothing that first sends arrives any more
 		var began time.Time
 		if err := writeReport(t.Context(), second, func() { began = time.Now() }); err != nil {
 			t.Error("of the next process:", err)

@@ -30,7 +30,7 @@ func Example() {
 	// true <nil>
 }
 
-// A reply is lost: the client cannot know that its node was created.
+// If a reply is lost, the client cannot know that its node was created.
 func ExampleServer_Intercept() {
 	s := zktest.NewServer(zktest.Config{})
 	defer s.Close()
@@ -76,7 +76,7 @@ func ExampleServer_OnChange() {
 	// left: [1]
 }
 
-// A server of the ensemble fails, and the client finds another one.
+// When a server of the ensemble fails, the client finds another one, and keeps its session.
 func ExampleMember() {
 	s := zktest.NewServer(zktest.Config{})
 	defer s.Close()
@@ -89,7 +89,7 @@ func ExampleMember() {
 
 	gone := s.Member(before.Member)
 	gone.Refuse() // new connections
-	gone.Cut()    // those it has
+	gone.Cut()    // also breaks the connections that the member has
 	for {
 		if _, _, err := conn.Exists("/"); err == nil {
 			break

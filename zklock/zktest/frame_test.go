@@ -46,7 +46,7 @@ func TestDroppedRequestsDoNotProlongTheSession(t *testing.T) {
 			}
 			return zktest.Pass
 		})
-		// The client gives up after 6 s without an answer, reconnects at once, and repeats that.
+		// When the client has waited for an answer for 6 s, it reconnects at once and waits again.
 		time.Sleep(9*time.Second - 1)
 		need.Len(t, "sessions", s.Sessions(), 1)
 		s.Intercept(func(f *zktest.Frame) zktest.Action { return zktest.Drop })
@@ -76,7 +76,7 @@ func TestFramesAreCounted(t *testing.T) {
 }
 
 func TestReplyBeforeACutArrives(t *testing.T) {
-	for range 20 { // else it would be a matter of luck
+	for range 20 { // several rounds, because one might succeed by luck
 		bubble(t, func(t *testing.T, s *zktest.Server) {
 			conn := connect(t, s, timeout, addr)
 			s.Intercept(func(f *zktest.Frame) zktest.Action {
@@ -133,8 +133,8 @@ func TestHandshakeAndRequestsTakeARoundTripEachAndTheirDelay(t *testing.T) {
 	})
 }
 
-// A change takes effect after half a round trip. Watchers learn of it half a round trip later. A client that makes the change and watches
-// gets the event first, and its answer at the same time.
+// A change takes effect after half a round trip, and watchers learn of it half a round trip later. A client that watches the node it
+// changes gets the event just before its answer.
 func TestEventsTravelFromTheMomentOfTheChange(t *testing.T) {
 	distant(t, func(t *testing.T, s *zktest.Server) {
 		near, far := connect(t, s, timeout, addr), connect(t, s, timeout, addr2)

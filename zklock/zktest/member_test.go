@@ -21,7 +21,7 @@ func TestFrozenMemberLosesItsClientToAnother(t *testing.T) {
 		conn := connect(t, s, timeout, addr)
 		id := conn.SessionID()
 		s.Member(addr).Freeze()
-		// The session sends nothing while its client waits for the answer to its handshake.
+		// While a client waits for the answer to its handshake, it sends nothing, and the session expires.
 		time.Sleep(timeout)
 		synctest.Wait()
 		need.Empty(t, "sessions after the silence of their member", s.Sessions())
@@ -115,8 +115,8 @@ func TestLaggingMemberHangsUpOnClientsAheadOfIt(t *testing.T) {
 
 const tick = 500 * time.Millisecond
 
-// ticking runs f with an ensemble whose leader pings its followers, and a client with a node /e. The channel gone receives the time at
-// which the node is deleted with its session.
+// ticking runs f with an ensemble whose leader pings its followers. It has a client with a node /e. The channel gone receives the time at
+// which that node is deleted because the session has ended.
 func ticking(t *testing.T, f func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, s *zktest.Server) {
@@ -134,7 +134,8 @@ func ticking(t *testing.T, f func(t *testing.T, s *zktest.Server, conn *zk.Conn,
 	}, zktest.Config{Tick: tick})
 }
 
-// The newest answer to a write does not show when the leader last heard of the session.
+// A member that is cut off from the leader still answers reads from old data. The leader does not hear of the sessions there, and they
+// expire.
 func TestIsolatedMemberAnswersReadsFromThePastWhileItsSessionsExpire(t *testing.T) {
 	ticking(t, func(t *testing.T, s *zktest.Server, inside *zk.Conn, gone <-chan time.Time) {
 		outside := connect(t, s, timeout, addr2)
@@ -187,7 +188,7 @@ func TestIsolatedMemberGivesItsClientsUpAfterFiveTicks(t *testing.T) {
 
 func TestLeaderHearsOfASessionWhenItPingsTheFollower(t *testing.T) {
 	ticking(t, func(t *testing.T, s *zktest.Server, conn *zk.Conn, gone <-chan time.Time) {
-		time.Sleep(tick/2 - 1) // a ping is due now
+		time.Sleep(tick/2 - 1) // at this time, a ping is due
 		_, _, err := conn.Exists("/e")
 		need.OK(t, err)
 		asked := time.Now()

@@ -36,7 +36,7 @@ func TestServesTCPWithItsLatency(t *testing.T) {
 	}
 }
 
-// goleak, in TestMain, checks that neither the client nor the server leaves a goroutine.
+// Close ends connections in every state. goleak, in TestMain, checks that neither the client nor the server leaves a goroutine.
 func TestCloseEndsConnectionsInEveryState(t *testing.T) {
 	s := zktest.NewServer(zktest.Config{})
 	for _, address := range []string{addr, addr2} {
@@ -164,7 +164,7 @@ func TestExpireEndsSessionAndItsNodesAtOnce(t *testing.T) {
 		}
 		need.List(t, "changes", last, want...)
 		need.That(t, "Expire found the session again", !s.Expire(id))
-		time.Sleep(2 * time.Second) // the client tries all its addresses, waits a second, and then requests a new session
+		time.Sleep(2 * time.Second) // in this time, the client tries all its addresses, waits a second, and requests a new session
 		connected(t, conn, id, false)
 	})
 }

@@ -36,7 +36,7 @@ func connect(t *testing.T, s *zktest.Server, timeout time.Duration, addr string)
 	return dial(t, s.DialTimeout, timeout, addr)
 }
 
-// dial connects with the given dialer. The address is listed twice, because the client waits a second before it tries its only address
+// dial connects with the given dialer. The address is listed twice, because the client waits for a second before it tries a lone address
 // again.
 func dial(t *testing.T, dialer zk.Dialer, timeout time.Duration, addr string) *zk.Conn {
 	t.Helper()

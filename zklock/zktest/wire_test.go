@@ -21,7 +21,8 @@ import (
 	"github.com/tierlock/tierlock/internal/wire"
 )
 
-// TestWireOnModel and TestWireOnServer send requests that the client library never sends. Both expect the same answers, apart from changes.
+// TestWireOnModel and TestWireOnServer send requests that the client library never sends. Both expect the same answers, except for those
+// that later releases have changed.
 func TestWireOnModel(t *testing.T) {
 	s := Start(t, Config{MinSessionTimeout: 2 * time.Second, MaxSessionTimeout: time.Minute})
 	runWire(t, Modelled, func() (net.Conn, error) { return s.DialTimeout("tcp", "127.0.0.1:2181", 0) })
@@ -223,7 +224,7 @@ var wireTests = []struct {
 		p.recv("b")
 		p.open("c", p.ids["a"], make([]byte, wire.PasswordLen))
 		p.recv("c")
-		p.recv("a") // a request for a session ends the session's earlier connection
+		p.recv("a") // another request for the session ends its earlier connection
 		p.open("d", p.ids["a"], p.keys["a"])
 	}, `
 			b: expired, timeout 0, key of 16 bytes, version 0, 0 bytes more
@@ -497,8 +498,8 @@ func setWatchesBody(q wire.SetWatches) (e wire.Encoder) {
 	return e
 }
 
-// Modelled is the release whose answers the model gives. The conformance tests expect these answers, apart from changes. It is Debian's
-// release, which has the fix for CVE-2024-23944. Other releases have this fix from 3.8.4 and 3.9.2 on.
+// Modelled is the release whose answers the model gives. The tests expect these answers, unless a later release has changed them. It is
+// Debian's package of that release, which has the fix for CVE-2024-23944. Other packages have this fix from 3.8.4 and 3.9.2 on.
 const Modelled = "3.8.0"
 
 // A change is an answer that differs in later releases.
@@ -508,7 +509,7 @@ type change struct {
 	was, is string
 }
 
-// The variable changes has all changes that the tests have found up to 3.9.3. The model has none of them.
+// The variable changes lists all changes that the tests have found up to 3.9.3. The model has none of them.
 var changes = []change{
 	// exists requires the permission to read an existing node (ZOOKEEPER-2590). Code that has to work with both answers must not use exists
 	// to bypass a node's ACL.
@@ -517,14 +518,15 @@ var changes = []change{
 		"b exists /a/auth\n  true c+8 m+8 p+8 v0 cv0 av0 owner=none len=1 kids=0\n",
 		"b exists /a/auth\n  zk: not authenticated\n",
 	},
-	// An event has the zxid of its cause (ZOOKEEPER-4655). Neither the client library nor zklock uses this zxid. If the zxid of an event
-	// counted as seen, a later event of the same multi would not be requested again.
+	// From these releases on, an event has the zxid of its cause (ZOOKEEPER-4655). Neither the client library nor zklock uses it. If the
+	// zxid of an event counted as seen, a later event of the same multi would not be requested again.
 	{
 		"closing ends session and connection", []string{"3.9.0"},
 		"a: xid -1 at never,",
 		"a: xid -1 at +2,",
 	},
-	// In a multi, creates get the same answers as outside of a multi (ZOOKEEPER-4026). The client library sends only create.
+	// From these releases on, creates in a multi get the same answers as outside of it (ZOOKEEPER-4026). The client library sends only
+	// create.
 	{
 		"in a multi, flags say what is created", []string{"3.8.2", "3.9.0"},
 		"a: xid 1 at +5, code 0, 24 bytes\ncreate2 with flags 0: create\n",
@@ -537,8 +539,7 @@ var changes = []change{
 	},
 }
 
-// Expect returns the expected answers of a release, for a script or a wire test. The parameter want has the answers of the modelled
-// release.
+// Expect returns the answers that a release has to give to a script or a wire test. want has the answers of the modelled release.
 func Expect(t *testing.T, release, test, want string) string {
 	t.Helper()
 	for _, c := range changes {
