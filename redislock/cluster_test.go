@@ -23,7 +23,6 @@ func clusterClient(t *testing.T, c *redisserver.Cluster) *redis.ClusterClient {
 	t.Helper()
 	// This pool is large, because the client might otherwise still dial after it was closed. It does that when as many connections have
 	// failed as the pool has.
-	// the pool has.
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), PoolSize: 1000})
 	t.Cleanup(func() { client.Close() })
 	return client

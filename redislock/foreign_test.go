@@ -91,7 +91,6 @@ func TestKeyIsLeftFreeNowAndThen(t *testing.T) {
 		need.That(t, fmt.Sprintf("the key was not left free: for the last time %v ago, %v", d, err), err == nil && d >= 0 && d <= time.Minute)
 		// Another library may hold its lock for less time than the gap lasts. A waiter has to poll within the gap to see such a lock.
 		// Otherwise the next gap would come only after ten seconds.
-		// next gap comes only after the long interval.
 		v := p.stands(t, queue.Look, a, 0)
 		need.That(t, fmt.Sprintf("in the gap: %+v, want another look soon", v), v.Has || v.Again <= 2*time.Millisecond)
 		eventually(t, "the next one gets it", func() bool { return p.stands(t, queue.Look, a, 0).Has })

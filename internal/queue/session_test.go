@@ -392,7 +392,6 @@ func TestEndMeanwhile(t *testing.T) {
 
 // A refusal to open a session may mean that the store cannot be used at all. Ready then returns the refusal at once, without waiting for
 // the store.
-// the store.
 func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused, Away: errAway})
 	playFrom(t, func(f *fake) { f.then(Open, refused) }, func(t *testing.T, f *fake) {
