@@ -2,13 +2,13 @@
 
 SHELL := bash
 
-# What one clone has built serves the next one: without the paths of the sources in it, Go's cache knows it again.
+# With -trimpath, built packages do not contain the paths of the sources. Another clone therefore finds them in the build cache.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
-# The race detector needs a C compiler, which Go knows of when it enables cgo.
+# The race detector needs a C compiler. If Go finds none, it disables cgo.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 
-# All packages of the modules in go.work, and those of the locks and of stress whose tests start servers.
+# PACKAGES are all packages of the modules in go.work. STARTERS are those of the locks and of stress whose tests start servers.
 PACKAGES = $(or $(shell go list -m -f '{{.Dir}}/...'),$(error go.work has no modules))
 STARTERS = $(or $(shell go list -test -f '{{$$p := .ForTest}}{{if $$p}}{{range .Deps}}{{if eq . "github.com/tierlock/tierlock/internal/test/child"}}{{$$p}} {{end}}{{end}}{{end}}' \
 	./... ./cmd/tierlock $(addprefix ./cmd/tierlock/internal/,command etcd mysql redis zkinspect) ./etcdlock/... ./mysqllock/... ./redislock/... ./stress/...),$(error no test starts a server))
@@ -18,7 +18,7 @@ GOTESTSUM := go run gotest.tools/gotestsum@v1.13.0
 GOVULNCHECK := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ACTIONLINT := go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-# Ten seconds on a private server of the store, and the verdict.
+# demo runs ten seconds of load on a private server of STORE, and prints the verdict.
 STORE ?= zookeeper
 SERVER.zookeeper         := server
 SERVER.etcd              := etcd-server
@@ -29,42 +29,43 @@ SERVER.redis             := redis-server
 demo: $(filter-out server,$(or $(SERVER.$(STORE)),$(error STORE is one of zookeeper, etcd, postgres, postgres-advisory, mysql, redis)))
 	@scripts/demo.sh $(STORE)
 
-# A server of STORE on its usual port of 127.0.0.1 until it is interrupted, to try things with.
+# serve runs a server of STORE on its usual port of 127.0.0.1, to try things out, until it is interrupted.
 serve: $(SERVER.$(STORE))
 	@go run ./internal/test/serve $(STORE)
 
-# A minute of kill -9, stops and cuts on one private ZooKeeper, and on an ensemble one for each sort of lock.
+# chaos runs a minute of kill -9, pauses and cuts: on a single private ZooKeeper, and on an ensemble for each sort of lock.
 chaos: server
 	go run ./stress -chaos -duration 60s
 	go run ./stress -chaos -duration 60s -ensemble 3
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock rw
 	go run ./stress -chaos -duration 60s -ensemble 3 -lock semaphore -weight 2
 
-# Twenty seconds of the same on STORE, whose trace is kept.
+# trace runs twenty seconds of chaos on STORE, and keeps the trace.
 trace: $(SERVER.$(STORE))
 	go run ./stress -store $(STORE) -chaos -duration 20s -trace $$(mktemp -d)
 
-# The same on all of them, three at a time, in at most two minutes.
+# traces runs chaos on all stores, three at a time, and checks the traces. It takes at most two minutes.
 traces: server etcd-server postgresql-server mariadb-server redis-server
 	@scripts/traces.sh
 
-# Servers of an ensemble cut off from one another, in network namespaces, in about six minutes: the holder has to know
-# of its loss before another process acquires.
+# partition cuts the servers of an ensemble off from one another, in network namespaces. A holder has to know of its loss before another
+# process acquires the lock. It takes about six minutes.
 TRIALS ?= 20
 partition: server
 	@scripts/get-iproute2.sh
 	go run ./stress/partition -trials $(TRIALS)
 
-# Slots of one second in three processes on each store, three stores at a time, for DURATION each: processes die and stop, and a file that
-# only flock protects shows what has run. About five minutes.
+# slots runs slots of one second in three processes on each store, for DURATION each. Processes are killed and stopped, and a file that
+# only flock protects records which slots have run. With three stores at a time, it takes about five minutes.
 DURATION ?= 2m
 slots: server etcd-server postgresql-server mariadb-server redis-server
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && go build -o "$$dir/slots" ./stress/slots && \
 		printf '%s\n' zookeeper etcd postgres postgres-advisory mysql redis | xargs -P 3 -I {} "$$dir/slots" -store {} -duration $(DURATION)
 
-# Tierlock beside the lock that each store usually has, five rounds of all works, on a machine that has nothing else to do: about ten
-# minutes on ZooKeeper, eleven on PostgreSQL with both of its tiers, eight on etcd and on Redis; MySQL was not timed yet. Each writes its tables of
-# docs/measured.md. A failure on one store does not keep bench-all from the others.
+# bench-all compares tierlock with the lock that users of each store usually take, in five rounds of all workloads. The machine must have
+# nothing else to do. It takes about ten minutes on ZooKeeper, eleven on PostgreSQL with both kinds of locks, and eight on etcd and on
+# Redis; MySQL was not timed yet. Each store has its tables in docs/measured.md. After a failure on one store, bench-all goes on with the
+# others.
 bench-all:
 	@failed=; for store in zookeeper etcd postgres mysql redis; do $(MAKE) bench-$$store || failed=yes; done; test -z "$$failed"
 
@@ -84,15 +85,15 @@ bench-mysql: mariadb-server
 bench-redis: redis-server
 	$(BENCH) redis
 
-# All that is etcd's, in less than four minutes: its tests and those of every second tier, faults on an ensemble for each
-# sort of lock, and servers that stop, die, or are cut off: who knows first?
+# etcd runs all tests for etcd: the packages of etcd, chaos on an ensemble for each sort of lock, and faults that stop, kill or cut off
+# servers. It takes less than four minutes.
 etcd: etcd-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./etcdlock/... ./internal/test/etcdserver/...
 	for lock in mutex rw; do go run ./stress -store etcd -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store etcd -trials 2 -labs 3
 
-# All that is PostgreSQL's, and all that is Redis's, as for etcd. Here it is a single server that stops or dies, or a holder
-# that stops, or is not heard.
+# postgres and redis do the same for PostgreSQL and Redis. There the last part has a single server that stops or dies, or a holder that is
+# stopped or cut off.
 postgres: postgresql-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./pglock/... ./internal/test/pgserver/...
 	for lock in mutex rw semaphore; do go run ./stress -store postgres -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
@@ -100,7 +101,7 @@ postgres: postgresql-server
 	go run ./stress/partition -store postgres -trials 2 -labs 3
 	go run ./stress/partition -store postgres-advisory -trials 2 -labs 3
 
-# The same for MySQL and MariaDB, on a MariaDB.
+# mysql does the same on a MariaDB server.
 mysql: mariadb-server
 	TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 5m ./mysqllock/... ./internal/test/mysqlserver/...
 	for lock in mutex rw semaphore; do go run ./stress -store mysql -chaos -duration 15s -lock $$lock || exit 1; done
@@ -111,10 +112,10 @@ redis: redis-server
 	for lock in mutex rw; do go run ./stress -store redis -chaos -ensemble 3 -duration 15s -lock $$lock || exit 1; done
 	go run ./stress/partition -store redis -trials 2 -labs 3
 
-# Everything, on real servers; fails where it cannot get one. Searches that take one step after another come first: the race detector, which
-# makes them take six times as long, has nothing to find in them. Most other tests wait for a server, or for a lease to end: so there are more
-# of them at a time than cores, and packages that take long begin first. No debugger looks at the binaries. At the end come the twenty tests
-# that took longest.
+# test runs everything on real servers, and fails if a server is not available. The searches run first and without the race detector, which
+# would find nothing in them and makes them six times as slow. Most other tests wait for a server or for the end of a lease. Therefore more
+# tests run at a time than there are cores, and packages that take long start first. The binaries contain no information for debuggers. At
+# the end, the twenty slowest tests are listed.
 SEARCHES = ^Test(Scopes|ReducedSearchFindsAllOutcomes|IndependentStepsCommute|JudgesFind|LongSchedulesAreReduced|What.*HaveDoneIsFound)$$
 LONGEST = ./pglock ./mysqllock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./internal/test/explore ./contrib/tierprom ./stress/internal/trace \
 	./stress/capacity ./stress/slots ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
@@ -129,30 +130,30 @@ test: server etcd-server redis-server postgresql-server mariadb-server prometheu
 		run others $(RACE) -skip '$(SEARCHES)' $(LONGEST) $(PACKAGES) && \
 		cat "$$dir"/*.json | $(GOTESTSUM) tool slowest --num 20 && exit $$status
 
-# What starts servers again on ZooKeeper 3.9, etcd 3.4, Valkey 8 and MySQL, where Debian 13, 12 and unstable can be reached. It is the
-# servers that are other: without the race detector.
+# compat runs all tests that start servers on other versions: ZooKeeper 3.9, etcd 3.4, Valkey 8 and MySQL. It downloads them from Debian
+# 13, 12 and unstable. Only the servers differ, and therefore it needs no race detector.
 compat: server
 	@home=$$(scripts/get-zookeeper-3.9.sh) && etcd=$$(scripts/get-etcd-3.4.sh) && valkey=$$(scripts/get-valkey.sh) && \
 		mysql=$$(scripts/get-mysql.sh) && export ZOOKEEPER_HOME=$$home ETCD=$$etcd REDIS_SERVER=$$valkey MARIADB_HOME=$$mysql && \
 		env | grep -E "^(ZOOKEEPER_HOME|ETCD|REDIS_SERVER|MARIADB_HOME)=" && \
 		TIERLOCK_REQUIRE_SERVER=1 go test -shuffle=on -timeout 15m $(STARTERS)
 
-# What is on top of ZooKeeper's client library, with the newest commit of that, in a copy of what is committed.
+# library tests the packages above ZooKeeper's client library with the newest commit of that library, in a copy of the committed files.
 library: server
 	@copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && git archive HEAD | tar -x -C "$$copy" && cd "$$copy" && \
 		go get github.com/go-zookeeper/zk@master && go list -m github.com/go-zookeeper/zk && \
 		TIERLOCK_REQUIRE_SERVER=1 go test $(RACE) -shuffle=on -timeout 30m -skip TestTheTestedLibraryIsThatOfTheModule \
 			./zklock/... ./internal/zknode/... ./tier ./internal/test/explore
 
-# The peers of tierlock under the same faults, on real servers, into docs/verdicts.md: four trials of each cell in at most twenty minutes,
-# and thirty with FULL=1, which takes the night. Its module is outside of go.work: client-go brings all types of Kubernetes. Where Curator
-# or kazoo cannot be had, the document says that they are left out.
+# verdicts tests tierlock and its peers under the same faults on real servers, and writes docs/verdicts.md. It makes four trials of each
+# cell in at most twenty minutes. With FULL=1 it makes thirty, which takes a night. Its module is outside of go.work, because client-go has
+# all types of Kubernetes. If Curator or kazoo is not available, the document says so.
 verdicts: server etcd-server redis-server postgresql-server
 	-@scripts/get-interop.sh
 	cd stress/verdicts && GOWORK=off go run . $(if $(FULL),-trials 30) -to ../../docs/verdicts.md
 
-# Long random schedules of the explorer, 10,200 slots of package slots with random faults, and the promises over a connection made
-# elsewhere, in which the race detector stops at the client library.
+# sim runs long random schedules of the explorer, and 10,200 slots of package slots with random faults. It also tests the promises over a
+# connection of the program, which the race detector would fail because of the client library.
 SEEDS ?= 500
 sim:
 	@set -o pipefail; go test -count=1 -timeout 5h -v ./internal/test/explore -run TestRandomSchedules -seeds $(SEEDS) | \
@@ -160,8 +161,8 @@ sim:
 	@go test -count=1 ./slots -run TestRandomFaults -seeds 17
 	@go test -count=1 ./internal/zknode -run TestTierOverAConnectionMadeElsewhere
 
-# Orders of messages with one fault at a small scope, all of them or up to a bound; explore-all goes on for hours. Executions allocate much and keep nothing, so
-# garbage is collected less often.
+# explore tries the orders of messages with one fault at small scopes, all of them or up to a bound. explore-all goes on for hours.
+# Executions allocate much and keep nothing, and therefore garbage is collected less often.
 EXPLORE = @set -o pipefail; GOGC=400 go test -count=1 -timeout 8h -v ./internal/test/explore -run TestScopes -all $(1) | \
 	grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 explore:
@@ -169,33 +170,34 @@ explore:
 explore-all:
 	$(call EXPLORE,-night)
 
-# Takes out one guard at a time; the tests have to notice.
+# mutants removes one guard at a time. The tests have to fail each time.
 N ?= 200
 mutants:
 	@go run ./internal/test/mutants -n $(N)
 
-# Curator, kazoo and zk.Lock on the same paths.
+# interop runs tierlock, Curator, kazoo and zk.Lock on the same paths.
 interop: server
 	@scripts/get-interop.sh
 	TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_REQUIRE_INTEROP=1 go test $(RACE) -v -count=1 -parallel 5 ./internal/test/interop -duration 20s
 
-# The linters are built from the module proxy in these versions, in Go's cache; what is on the PATH does not count.
+# lint builds the linters in these versions from the module proxy. Linters on the PATH are not used.
 lint:
 	$(GOLANGCI_LINT) run $(PACKAGES)
 	$(ACTIONLINT) -shellcheck= -pyflakes=
 
-# Known vulnerabilities that the code can reach, by the database at vuln.go.dev.
+# vuln reports known vulnerabilities that the code can reach, according to the database at vuln.go.dev.
 vuln:
 	@set -e; for dir in $$(go list -m -f '{{.Dir}}'); do (cd "$$dir" && $(GOVULNCHECK) ./...); done
 
-# Each fuzz test for FUZZ.
+# fuzz runs each fuzz test for the time FUZZ.
 FUZZ ?= 1m
 fuzz:
 	@set -e; grep -l '^func Fuzz' $$(git ls-files '*_test.go') | while read -r file; do \
 		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' "$$file"); do \
 			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZ) "./$$(dirname "$$file")"; done; done
 
-# Everything builds, and passes vet, on the systems that users have. What is pure also runs with 32 bits, where Linux can.
+# cross builds and vets everything for the systems that users have. The packages in PURE need nothing of the system. Linux also runs their
+# tests with 32 bits.
 TARGETS ?= linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 PURE := ./mutexbool ./internal/second ./internal/lease ./internal/queue ./internal/wire ./internal/zknode/internal/link ./tier
 cross: export CGO_ENABLED = 0
@@ -204,7 +206,8 @@ cross:
 		go build $(PACKAGES) && go vet $(PACKAGES) || exit 1; done
 	@[ "$$(go env GOHOSTOS GOHOSTARCH | paste -sd/)" != linux/amd64 ] || GOARCH=386 go test $(PURE)
 
-# What the command does on Windows, on wine: all but Ctrl-C and Ctrl-Break, of which wine 8 does not tell all that are to hear of them.
+# wine runs the tests of the command on Windows with wine, except those of Ctrl-C and Ctrl-Break: wine 8 does not deliver these to all
+# processes that should get them.
 wine: export GOOS = windows
 wine: export GOARCH = amd64
 wine: export CGO_ENABLED = 0
@@ -213,7 +216,7 @@ wine:
 		go build -o "$$dir/tierlock.exe" ./cmd/tierlock && \
 		TIERLOCK_COMMAND="Z:$$dir/tierlock.exe" go test -count=1 -timeout 3m -exec "$$wine" ./cmd/tierlock ./cmd/tierlock/internal/command
 
-# The modules of go.work, the one that builds an etcd, and the one with client-go.
+# tidy-check covers the modules of go.work, the module that builds etcd, and the one with client-go.
 tidy-check:
 	@for dir in $$(go list -m -f '{{.Dir}}') internal/test/etcdserver/etcd stress/verdicts; do \
 		echo "go mod tidy -diff in $$dir"; (cd $$dir && GOWORK=off go mod tidy -diff) || exit 1; done
