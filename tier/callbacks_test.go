@@ -80,12 +80,12 @@ func TestLockIsFreeHoweverACallbackEnds(t *testing.T) {
 					survived(func() { use() })
 					time.Sleep(2 * time.Minute)
 				}
-				need.Equal(t, name+": holds that are not told to be over", gauge.Load(), 0)
+				need.Equal(t, name+": holds whose end was not reported", gauge.Load(), 0)
 			}
 			for _, path := range []string{"/locks/0", "/locks/a", "/locks/rw", "permits of /permits"} {
 				need.Empty(t, "left at "+path, s.Queue(path))
 			}
-			wantErr(t, "Shutdown with nobody there", locks.Shutdown(within(time.Second)), nil)
+			wantErr(t, "Shutdown of an idle registry", locks.Shutdown(within(time.Second)), nil)
 		})
 	}
 }

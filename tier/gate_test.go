@@ -61,7 +61,7 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 					t.Fatalf("queue of %d, empty %v; want %d", len(queued), g.empty(), len(model))
 				}
 				for _, w := range model {
-					need.Must(t, "a queued waiter's turn has come, or one was not told to leave", turned(w) == w.told)
+					need.Must(t, "a queued waiter has its turn, or a waiter was not woken", turned(w) == w.told)
 				}
 			}
 		})

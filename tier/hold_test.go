@@ -410,7 +410,7 @@ func collected(t *testing.T, locks *tier.Registry, log *logtest.Log) {
 		forgetting(t, mu, func(*testing.T, *tier.Hold) {})
 		for n := 0; len(log.Lines(slog.LevelWarn, "path="+mu.Path())) == 0; n++ {
 			if runtime.GC(); n == 10_000 {
-				t.Fatalf("nothing is told of %s: %s", mu.Path(), log)
+				t.Fatalf("the hold of %s is not reported: %s", mu.Path(), log)
 			}
 		}
 		time.Sleep(1) // the next path then has another name

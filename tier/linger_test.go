@@ -128,7 +128,7 @@ func TestLingeringThatEndsByItselfOrWithTheSessionIsNotWasted(t *testing.T) {
 			for range 5 {
 				l := lock("/locks/a")
 				if l.turn(); !l.lingers {
-					t.Fatalf("it does not linger, though nobody has ended it before but %s", name)
+					t.Fatalf("it does not linger, although only %s has ended the lingering before", name)
 				}
 				end(l.mine.Path())
 				synctest.Wait()

@@ -66,7 +66,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 	synctest.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	need.That(t, fmt.Sprintf("told:\n%s\nwant:\n%s", strings.Join(d.lines, "\n"), strings.Join(want, "\n")), slices.Equal(d.lines, want))
+	need.That(t, fmt.Sprintf("events:\n%s\nwant:\n%s", strings.Join(d.lines, "\n"), strings.Join(want, "\n")), slices.Equal(d.lines, want))
 	need.That(t, fmt.Sprintf("the times are not in order: %v", d.ats), slices.IsSortedFunc(d.ats, time.Time.Compare))
 	d.lines, d.ats = nil, nil
 }
@@ -204,7 +204,7 @@ func TestCloseWaitsUntilTheObserverKnowsOfTheLosses(t *testing.T) {
 		}})
 		hold := acquire(t, locks.Mutex("/locks/a"))
 		locks.Close()
-		need.List(t, "told of", told, "close")
+		need.List(t, "the losses that were reported", told, "close")
 		hold.Release()
 	})
 }
@@ -294,12 +294,12 @@ func TestAllObserversAreTold(t *testing.T) {
 		<-hold.Lost()
 		synctest.Wait()
 		hold.Release()
-		need.Equal(t, "told in the order", order, "ab")
+		need.Equal(t, "the order of the observers", order, "ab")
 		want := []string{"connected", "A acquired found after 0s", "B waits 100ms for 0 ahead 0 here true", "B failed after 500ms"}
 		for _, d := range []*diary{first, second} {
 			synctest.Wait()
 			d.mu.Lock()
-			need.Must(t, fmt.Sprintf("told: %q", d.lines), len(d.lines) >= len(want)+2)
+			need.Must(t, fmt.Sprintf("events: %q", d.lines), len(d.lines) >= len(want)+2)
 			d.lines, d.ats = d.lines[:len(want)], nil
 			d.mu.Unlock()
 			d.want(t, want...)

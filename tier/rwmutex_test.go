@@ -464,7 +464,7 @@ func TestLockThatTheStoreDoesNotVouchForIsNotHandedOff(t *testing.T) { // I1
 			}
 			reader := locks.RWMutex("/locks/rw").Reader()
 			first, last := acquire(t, reader), acquire(t, reader)
-			need.Equal(t, "whether a reader that leaves is told of nothing", first.Release() == nil, certain)
+			need.Equal(t, "whether the release of the first reader returns no loss", first.Release() == nil, certain)
 			release(t, last)
 		}
 	})

@@ -414,7 +414,7 @@ func TestPermitsAreInUseMostOfTheTime(t *testing.T) {
 								return
 							}
 							waited, limit := time.Since(asked), processes*(budgets+section+3*c.trip)
-							need.That(t, fmt.Sprintf("somebody waited %v, want %v at most", waited, limit), c.weight != 1 || waited <= limit)
+							need.That(t, fmt.Sprintf("a goroutine waited %v, want %v at most", waited, limit), c.weight != 1 || waited <= limit)
 							time.Sleep(section)
 							taken[p].Add(int64(permits.Count()))
 							release(t, permits)
@@ -674,7 +674,7 @@ func TestPermitsAreReleasedOnce(t *testing.T) {
 		wantTaken(t, srv, "after a second release", 4)
 		need.AtLeast(t, "a later token", later.Token(), two.Token()+1)
 		release(t, later)
-		need.That(t, "a release is told as a loss", !closed(two.Lost()))
+		need.That(t, "a release is reported as a loss", !closed(two.Lost()))
 	})
 }
 
@@ -747,7 +747,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 		need.That(t, "not handed off", got.Token() == one.Token())
 		srv.Expire(queueOf(pool), 0)
 		<-got.Lost()
-		need.That(t, "lost by whoever had released it", !closed(one.Lost()))
+		need.That(t, "lost by the owner that had released it", !closed(one.Lost()))
 		wantErr(t, "Release", got.Release(), tier.ErrLost)
 	})
 }

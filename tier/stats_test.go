@@ -128,7 +128,7 @@ func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		need.That(t, "nobody gave up a turn", turns != 2*rounds)
+		need.That(t, "no waiter gave up a turn", turns != 2*rounds)
 		got := locks.Stats()
 		if got.Acquisitions != int64(turns) || got.HoldTime != rounds*time.Second || got.WaitTime != rounds*time.Second ||
 			got.Holds != 0 || got.Waiters != 0 {
@@ -321,7 +321,7 @@ func TestTurnOfAReaderIsGivenBackAsByARelease(t *testing.T) { // I1
 			cancel()
 		}
 		synctest.Wait()
-		need.That(t, "nobody gave up a turn", joined != rounds)
+		need.That(t, "no waiter gave up a turn", joined != rounds)
 		got := locks.Stats()
 		need.That(t, fmt.Sprintf("%d stayed: %+v", joined, got), got.Joins == joined && got.HandOffs == rounds && got.Found == 2*rounds)
 	})

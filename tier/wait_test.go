@@ -290,7 +290,7 @@ func TestWaitBehindAHoldOfItsOwnProcessIsWarnedOf(t *testing.T) {
 		wantWarnings(t, log, "in 10 s", "", 0)
 		time.Sleep(1)
 		line := wantWarnings(t, log, "after 10 s", "", 1)
-		need.Has(t, "told", line, append(c.says, "waited=10s", "waiters=2")...)
+		need.Has(t, "the warning", line, append(c.says, "waited=10s", "waiters=2")...)
 		time.Sleep(70 * time.Minute) // after an hour, a second warning about the path is allowed
 		wantWarnings(t, log, "after more than an hour", "", 1)
 		release(t, hold)
@@ -450,17 +450,17 @@ func TestWaitWithoutEndIsADeadlockAfterADay(t *testing.T) {
 		wait := start(soonish(t), mu).blocked(t)
 		time.Sleep(24*time.Hour - time.Minute)
 		wantWarnings(t, log, "within a day", ownHold, 1)
-		need.Equal(t, "what is told in less than a day", len(told), 0)
+		need.Equal(t, "reports in less than a day", len(told), 0)
 		time.Sleep(2 * time.Minute)
 		select {
 		case what := <-told:
-			need.Has(t, "told", what, ownHold, "path=/locks/a")
+			need.Has(t, "the warning", what, ownHold, "path=/locks/a")
 		default:
-			t.Error("not told after a day")
+			t.Error("no report after a day")
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		need.Equal(t, "what is told again", len(told), 0)
+		need.Equal(t, "further reports", len(told), 0)
 		release(t, hold)
 		release(t, wait.granted(t))
 	})

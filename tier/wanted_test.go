@@ -15,23 +15,23 @@ import (
 // does not hand the lock off within the process, and the lock does not linger. An owner that uses no channel keeps the lock for the budget.
 func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 	for name, listen := range map[string]func(*tier.Hold) <-chan struct{}{
-		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
+		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "no channel": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 				a, b := process(tier.WithHandOff(time.Hour), tier.WithRounds(), tier.WithLinger(time.Hour)), process()
 				hold := acquire(t, a)
-				need.That(t, "told that it is wanted, by nobody", listen == nil || !closed(listen(hold)))
+				need.That(t, "the channel is closed, although no process waits", listen == nil || !closed(listen(hold)))
 				next := start(soon(t), a).blocked(t)
 				release(t, hold)
-				need.That(t, "not handed off, although nobody else wants it", next.granted(t).Token() == hold.Token())
+				need.That(t, "not handed off, although no other process wants the lock", next.granted(t).Token() == hold.Token())
 				hold = next.got
 				here := start(soon(t), a).blocked(t)
 				there := start(soon(t), b).blocked(t)
 				if name == "revoked" {
 					revoke(t, b)
 				}
-				need.That(t, "not told", listen == nil || closed(listen(hold)))
+				need.That(t, "the channel is open, although a process waits", listen == nil || closed(listen(hold)))
 				release(t, hold)
 				synctest.Wait()
 				need.Equal(t, "whether it waits there", there.pending(), listen == nil)
@@ -48,7 +48,7 @@ func TestOwnerThatIsToldGivesWayToTheOtherProcess(t *testing.T) {
 					revoke(t, b)
 					<-revoked
 					release(t, hold)
-					need.Empty(t, "nodes that linger, though somebody asked for the lock", s.Queue("/locks/a"))
+					need.Empty(t, "contenders that linger, although a process has asked for the lock", s.Queue("/locks/a"))
 				}
 			})
 		})
@@ -66,7 +66,7 @@ func revoke(t *testing.T, mu *tier.Mutex) {
 // the other process gets the lock.
 func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 	need.Each(t, map[string]func(*tier.Hold) <-chan struct{}{
-		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "not told": nil,
+		"contended": (*tier.Hold).Contended, "revoked": (*tier.Hold).RevokeRequested, "no channel": nil,
 	}, func(t *testing.T, listen func(*tier.Hold) <-chan struct{}) {
 		rwMetered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.RWMutex) {
 			a, b := process(tier.WithHandOff(time.Hour)), process()
@@ -77,7 +77,7 @@ func TestReadersThatWereToldLetNobodyIn(t *testing.T) {
 			}
 			there := start(soon(t), b.Writer()).blocked(t)
 			revoke(t, b.Writer())
-			need.That(t, "was not told", listen == nil || closed(told))
+			need.That(t, "the channel of the reader is open", listen == nil || closed(told))
 			if listen == nil {
 				release(t, acquire(t, a.Reader()))
 				release(t, first)
@@ -115,13 +115,13 @@ func TestRequestEndsTheLingering(t *testing.T) {
 			if resumed {
 				release(t, inUse)
 			}
-			need.Empty(t, fmt.Sprintf("nodes that linger, though somebody has asked for the lock; resumed: %t", resumed), s.Queue("/locks/a"))
+			need.Empty(t, fmt.Sprintf("contenders that linger although a process has asked for the lock; resumed: %t", resumed), s.Queue("/locks/a"))
 			hold := need.Get(b.TryAcquire(soon(t)))(t)
 			release(t, hold)
 			release(t, acquire(t, a))
 			wantQueue(t, s, "after the next release", 1)
 			next := acquire(t, a)
-			need.That(t, "the next hold is asked for, though nobody has asked since", !closed(next.RevokeRequested()))
+			need.That(t, "the next hold is asked for, although no process has asked since", !closed(next.RevokeRequested()))
 			release(t, next)
 			revoke(t, b)
 		}
