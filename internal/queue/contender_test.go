@@ -117,7 +117,7 @@ func TestNewsComesAtAnyTime(t *testing.T) {
 			return a
 		})
 		h := f.acquire(second.Exclusive)
-		need.That(t, "what was told before the answer is forgotten", h.revoked.IsSet())
+		need.That(t, "a request that was reported before the answer is forgotten", h.revoked.IsSet())
 		f.then(Leave, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
 			f.Tell(View{ID: id, At: 1000}) // the contender is missing because of the release, which is no loss
@@ -166,14 +166,14 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 		time.Sleep(ttl/3 - 1)
 		need.Equal(t, "removals within the margin", len(f.ops(Leave)), 0)
 		time.Sleep(2)
-		need.Equal(t, "removals after the margin and before it is given up, of which the first fails", len(f.ops(Leave)), 2)
+		need.Equal(t, "removals after the margin and before the release, the first of which fails", len(f.ops(Leave)), 2)
 		wantErr(t, "Release", h.Release(), second.ErrLost)
 		synctest.Wait()
 		need.Equal(t, "removals once it is given up, which is nothing new", len(f.ops(Leave)), 2)
 		time.Sleep(time.Second)
 		need.Equal(t, "removals in all, three that fail and one", len(f.ops(Leave)), 4)
 		if beats := f.ops(Beat); len(beats) != 2 || len(beats[0].Among) != 0 {
-			t.Errorf("renewals %+v, want two, the first of which does not name what is lost", beats)
+			t.Errorf("renewals %+v, want two, and that the first does not name the lost contender", beats)
 		}
 		f.none()
 	})
@@ -229,12 +229,12 @@ func TestTwoMeaningsOfTrouble(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		f.then(Enter, but(func(a *Answer) { a.View.Has, a.View.Err = false, errRefused }))
 		_, err := f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))
-		need.That(t, fmt.Sprintf("a waiter that cannot be told: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
+		need.That(t, fmt.Sprintf("a waiter that cannot be notified: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		f.none()
 		h := f.acquire(second.Writing)
 		f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 500, Has: true, Err: errRefused})
-		wantErr(t, "Share of one that cannot be told", h.Share(t.Context()), errRefused)
-		wantErr(t, "a loss of one that cannot be told", h.Err(), nil)
+		wantErr(t, "Share of a contender that cannot be notified", h.Share(t.Context()), errRefused)
+		wantErr(t, "Err of a contender that cannot be notified", h.Err(), nil)
 		f.then(Beat, func(_ context.Context, c Command, usual func() Answer) Answer {
 			a := usual()
 			f.Tell(View{ID: h.id, Known: true, Token: h.Token(), At: 1000, Has: true}) // this view is newer than the loss, and is still ignored
@@ -267,7 +267,7 @@ func TestGracePeriod(t *testing.T) {
 		w := new(second.Wait)
 		go func() {
 			time.Sleep(time.Second / 2)
-			need.That(t, "who asks where it stands is not told of the grace period", w.Standing().GracePeriod != nil)
+			need.That(t, "Standing does not contain the grace period", w.Standing().GracePeriod != nil)
 		}()
 		g, err := f.claim(second.Exclusive).Acquire(t.Context(), w)
 		d := time.Since(begun)
@@ -307,11 +307,11 @@ func TestNextContenderOfANameIsAnotherOne(t *testing.T) {
 		synctest.Wait()
 		select {
 		case g := <-next:
-			need.That(t, fmt.Sprintf("token %d, %v; want %d, and no loss by what was told of the old one", g.Token(), g.Err(), token),
+			need.That(t, fmt.Sprintf("token %d, %v; want %d, and no loss by a notification about the old one", g.Token(), g.Err(), token),
 				g.Token() == token && g.Err() == nil && len(f.ops(Enter)) == 2)
 			g.Release()
 		default:
-			t.Error("the next one is told nothing")
+			t.Error("the next contender gets no notification")
 		}
 	})
 }
@@ -325,11 +325,11 @@ func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 		var w second.Wait
 		go f.claim(second.Exclusive).Acquire(ctx, &w)
 		synctest.Wait()
-		need.That(t, "behind somebody before that is told", !w.Behind())
+		need.That(t, "behind another contender before the store has said so", !w.Behind())
 		c := f.ops(Enter)[0]
 		f.Tell(View{ID: c.ID, Known: true, Token: f.places[c.ID], At: 100, Ahead: 2})
 		synctest.Wait()
-		need.That(t, "behind nobody", w.Behind())
+		need.That(t, "not behind any contender", w.Behind())
 		need.Equal(t, "ahead", w.Standing().Ahead, 2)
 		cancel()
 		f.none()
@@ -420,7 +420,7 @@ func TestNobodyIsContendedBeforeItHolds(t *testing.T) {
 		h = f.acquire(second.Exclusive)
 		for _, want := range []time.Duration{0, time.Second / 4} {
 			need.Equal(t, "contended for", h.Contended().For(), want)
-			need.That(t, "contended by somebody who is seen", !h.Contended().Raised())
+			need.That(t, "contended, although no waiter can be invisible", !h.Contended().Raised())
 			time.Sleep(5 * time.Second / 4)
 		}
 		h.Release()

@@ -100,7 +100,7 @@ func TestRenewalThatIsRefusedIsToldOnce(t *testing.T) {
 		<-h.Context().Done()
 		wantErr(t, "Err", f.Err(), errRefused)
 		wantErr(t, "a try", need.ErrOf(f.claim(second.Exclusive).TryAcquire(t.Context())), errRefused)
-		need.Equal(t, "times told in "+f.logged().String(), strings.Count(f.logged().String(), errRefused.Error()), 1)
+		need.Equal(t, "lines in "+f.logged().String(), strings.Count(f.logged().String(), errRefused.Error()), 1)
 		time.Sleep(time.Minute)
 		wantErr(t, "when it is renewed again", f.Err(), nil)
 		h.Release()

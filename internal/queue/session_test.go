@@ -137,7 +137,7 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 		f.mu.Unlock()
 		f.Tell(View{ID: id, Known: true, Token: f.ops(Enter)[1].Token, Has: true})
 		g := <-waiting
-		need.That(t, "granted to one of whom the renewal says that it is gone", g.(*Contender).id != id)
+		need.That(t, "granted to a contender that the renewal has reported missing", g.(*Contender).id != id)
 		g.Release()
 		h.Release()
 	})
@@ -223,7 +223,7 @@ func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 		weights, shares := f.ops(Weigh), f.ops(Share)
 		need.Must(t, fmt.Sprintf("sent %+v; want what is left twice more, as it is refused once", weights),
 			len(weights) == 3 && weights[2].Weight == 1)
-		need.Equal(t, "commands that say who reads, the first of which was not answered", len(shares), 3)
+		need.Equal(t, "Share commands, the first of which was not answered", len(shares), 3)
 		wantErr(t, "the rest", s.Release(append(permits[3:], whole...)), nil)
 		h.Release()
 		reads.Release()
@@ -275,7 +275,7 @@ func TestContenderThatCannotLeave(t *testing.T) {
 		err := h.Release()
 		need.That(t, fmt.Sprintf("Release: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		time.Sleep(5 * ttl)
-		need.Equal(t, "times told", strings.Count(f.logged().String(), "cannot delete a queue entry"), 1)
+		need.Equal(t, "lines about it", strings.Count(f.logged().String(), "cannot delete a queue entry"), 1)
 		need.That(t, "who cannot be removed by itself is not dropped with a renewal", len(f.ops(Drop)) != 0)
 		f.none()
 	})
@@ -414,7 +414,7 @@ func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 		for range 2 {
 			f.Deafen(errAway)
 		}
-		need.Equal(t, "times that it is logged that no news come", strings.Count(f.logged().String(), errAway.Error()), 1)
+		need.Equal(t, "lines about missing notifications", strings.Count(f.logged().String(), errAway.Error()), 1)
 		wantErr(t, "Err", f.Err(), errAway)
 		f.Deafen(nil)
 		wantErr(t, "Err", f.Err(), nil)
