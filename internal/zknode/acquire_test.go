@@ -63,7 +63,7 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 			last.failed(t)
 		}
 		synctest.Wait()
-		need.Equal(t, "listeners although nobody waits", other.Listeners(), 0)
+		need.Equal(t, "listeners, although no caller waits", other.Listeners(), 0)
 		contended(n)
 		next := other.queue(t.Context())
 		n.Release()
@@ -74,7 +74,7 @@ func TestNobodyListensWhoHasLeft(t *testing.T) { // I10
 		n.Release()
 		synctest.Wait()
 		for _, c := range []process{p, other} {
-			need.Equal(t, "listeners although nothing is held or waited for", c.Listeners(), 0)
+			need.Equal(t, "listeners, although the process holds nothing and does not wait", c.Listeners(), 0)
 		}
 	})
 }
@@ -144,7 +144,7 @@ func TestLookThatIsRefusedIsRepeated(t *testing.T) { // I7
 		refused := strike(s, 1, is("getData", zktest.Request), func(*zktest.Frame) zktest.Action { return zktest.Throttled })
 		awaitWatch()
 		awaitWatch()
-		need.That(t, "nobody has looked", refused() != "")
+		need.That(t, "the process has not read the queue", refused() != "")
 		remove(t, conn, n.Path())
 		synctest.Wait()
 		need.That(t, "the deletion is not heard of", n.Err() != nil)

@@ -206,7 +206,7 @@ func TestPollingForACloseSendsNothing(t *testing.T) {
 		need.Empty(t, "sent", tr.take())
 		conn.Close()
 		<-time.After(time.Minute) // in virtual time
-		need.That(t, "somebody has asked, though nobody waits", !closed(p.Done()))
+		need.That(t, "the connection was checked, although the process holds nothing and does not wait", !closed(p.Done()))
 		defer p.PollClose()()
 		<-time.After(101 * time.Millisecond) // in virtual time
 		need.That(t, "the end of the connection was not noticed", closed(p.Done()))
@@ -273,7 +273,7 @@ func TestItIsAskedForACloseAsLongAsSomethingIsHeld(t *testing.T) {
 		synctest.Wait() // now the check has stopped
 		conn.Close()
 		<-time.After(time.Minute) // in virtual time
-		need.That(t, "somebody has asked, though nothing is held", !closed(p.Done()))
+		need.That(t, "the connection was checked, although the process holds nothing", !closed(p.Done()))
 	})
 }
 

@@ -46,7 +46,7 @@ func TestTheNewestAbandonedAttemptIsWaitedForThoughAnOlderOneIsForgotten(t *test
 		begin := func(*attempt) (*Node, error) { begun.Store(true); return nil, nil }
 		go run(t.Context(), l.attempt(new(second.Wait)), "go on", begin, (*Node).Release)
 		synctest.Wait()
-		need.That(t, "nobody is waited for", !begun.Load())
+		need.That(t, "the attempt does not wait for the abandoned one", !begun.Load())
 		close(end[1])
 		synctest.Wait()
 		need.That(t, "waited for one that has ended", begun.Load())

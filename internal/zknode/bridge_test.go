@@ -73,9 +73,9 @@ func TestBridgedNodeIsTwoZnodesOfOneTransaction(t *testing.T) {
 func TestBridgedNodeIsContendedByOthersAloneAndRequeuedInOneTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := bridge(t, s).acquire(t)
-		need.That(t, "contended, though nobody else is there", !contended(n))
+		need.That(t, "contended, although no other process is there", !contended(n))
 		next := bridge(t, s).queue(t.Context())
-		need.That(t, "not contended, though somebody waits", contended(n))
+		need.That(t, "not contended, although another process waits", contended(n))
 		changes := 0
 		s.OnChange(func(zktest.View, []zktest.Change) { changes++ })
 		again := submit(func() (*zknode.Node, error) { return n.Requeue(t.Context()) })
@@ -119,7 +119,7 @@ func TestZnodeForKazooIsADescriptionWhateverTheData(t *testing.T) {
 		n := acquire(t, lockAt(t, p.Client, path, zknode.NodeData([]byte{0xff})))
 		pair := pairs(t, s)[0]
 		need.Equal(t, pair[0], content(s, pair[0]), "\xff")
-		need.That(t, pair[1]+" is no text", utf8.ValidString(content(s, pair[1])))
+		need.That(t, pair[1]+" is not UTF-8", utf8.ValidString(content(s, pair[1])))
 		need.Has(t, pair[1], content(s, pair[1]), `"label":"mine"`)
 		n.Release()
 	})

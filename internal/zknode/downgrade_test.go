@@ -186,7 +186,7 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 		})
 		wantErr(t, "Share", n.Share(within(t, c.patience)), context.DeadlineExceeded)
 		synctest.Wait()
-		need.That(t, "not told", closed(told))
+		need.That(t, "the holder does not know of the request", closed(told))
 		conn.Delete(n.Path(), -1)
 		synctest.Wait()
 		wantErr(t, "after the deletion", n.Err(), second.ErrLost)

@@ -178,7 +178,7 @@ func (l look) remove(tb testing.TB, path string, i int) {
 	tb.Helper()
 	names, err := l.queue(path)
 	if err == nil && len(names) <= i {
-		err = errors.New("nobody there")
+		err = errors.New("no server answers")
 	}
 	if err == nil {
 		err = l.Delete(path+"/"+names[i], -1)

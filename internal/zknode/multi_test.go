@@ -110,7 +110,7 @@ func TestMultiWithoutAnAnswerIsUnknown(t *testing.T) {
 		}
 		_, err := n.Multi(within(t, time.Second), write("/a"))
 		wantErr(t, "Multi", err, second.ErrUnknown, c.want)
-		need.That(t, "an unknown outcome is told as a loss", !errors.Is(err, second.ErrLost))
+		need.That(t, "an unknown outcome is reported as a loss", !errors.Is(err, second.ErrLost))
 		need.Equal(t, "written", s.Exists("/a"), c.there)
 	})
 }

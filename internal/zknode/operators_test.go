@@ -119,7 +119,7 @@ func TestOtherContentIsNoRequest(t *testing.T) {
 			need.That(t, "taken for a request: "+data, !revoked(n))
 		}
 		conn.Set(n.Path(), []byte("__REVOKE__"), -1)
-		need.That(t, "not told after other writes", revoked(n))
+		need.That(t, "the holder does not know of the request after other writes", revoked(n))
 	})
 }
 

@@ -202,7 +202,7 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 			}})
 			time.Sleep(4 * trip)
 			if c.several == 1 {
-				need.AtMost(t, "who is told of events", p.Listeners(), 4) // it must not listen for the events of each permit
+				need.AtMost(t, "listeners", p.Listeners(), 4) // it must not listen for the events of each permit
 			}
 			several.Store(c.several > 0)
 			release := func(k int) {
@@ -220,7 +220,7 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 			})
 			need.Equal(t, "permits", len(waiting.permits), c.taken)
 			waiting.gives(t)
-			need.Equal(t, "who is told of events", p.Listeners(), 0)
+			need.Equal(t, "listeners", p.Listeners(), 0)
 		})
 	})
 }
@@ -376,10 +376,10 @@ func TestPermitThatIsDeleted(t *testing.T) {
 		select {
 		case <-one[0].Context().Done():
 		case <-time.After(time.Second): // in virtual time
-			t.Error("not told")
+			t.Error("the holder does not know of the loss")
 		}
 		for _, other := range two.taken(t) {
-			wantErr(t, "told to others", other.Context().Err(), nil)
+			wantErr(t, "the context of another permit", other.Context().Err(), nil)
 		}
 		wantErr(t, "Release", sem.Release(one), second.ErrLost)
 		two.gives(t)

@@ -36,7 +36,7 @@ func TestNewConnectionServesAtOnceThoughALookAtTheOneBeforeHangs(t *testing.T) {
 		slow.Store(true)
 		s.Cut(p.session)
 		synctest.Wait()
-		need.That(t, "nobody looked", !slow.Load())
+		need.That(t, "the held nodes were not checked", !slow.Load())
 		s.Cut(p.session)
 		synctest.Wait()
 		need.OK(t, p.Err())

@@ -69,7 +69,7 @@ func TestChangeBehindAnUnreadablePredecessorIsNotTakenForItsEnd(t *testing.T) { 
 		p := start(t, s)
 		r := p.queue(t.Context())
 		start(t, s).queue(t.Context())
-		need.That(t, "it does not wait after somebody joined", r.waiting())
+		need.That(t, "it does not wait after another contender has joined", r.waiting())
 		listeners := p.Listeners()
 		time.Sleep(20 * timeout) // by then, its timer has made it read the queue many times
 		need.That(t, "it does not wait after a while", r.waiting())

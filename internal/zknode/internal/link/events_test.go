@@ -18,8 +18,8 @@ func TestWatchThatBeginsLetsTheOthersLookAgain(t *testing.T) {
 	need.That(t, "the first one does not have to ask for the watch", !e.listen("/a", asks))
 	need.That(t, "the second one has to ask for the watch, too", e.listen("/a", relies))
 	e.answered(read{path: "/a", list: true, watcher: asks}, Answer{})
-	need.Equal(t, "the first one was told", first, 0)
-	need.Equal(t, "the second one was told", second, 1)
+	need.Equal(t, "events of the first watcher", first, 0)
+	need.Equal(t, "events of the second watcher", second, 1)
 	need.That(t, "the watch is not armed any more", e.listen("/a", asks))
 }
 
@@ -28,12 +28,12 @@ func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 	for _, list := range []bool{false, true} {
 		e := Events{watches: make(map[string]*pathWatch)}
 		told := 0
-		asks, relies := &Watcher{Notify: func() { t.Error("whoever has the answer was told") }}, &Watcher{Notify: func() { told++ }}
+		asks, relies := &Watcher{Notify: func() { t.Error("the watcher that has the answer was notified") }}, &Watcher{Notify: func() { told++ }}
 		e.listen("/a", asks)
 		e.listen("/a", relies)
 		e.answered(read{path: "/a", list: list, watcher: asks}, Answer{Err: zk.ErrNoAuth})
 		if again := !e.listen("/a", relies); told != 1 || !again {
-			t.Errorf("list: %t; told %d times, want once; whoever looks again asks for the watch: %t, want true", list, told, again)
+			t.Errorf("list: %t; notified %d times, want once; the next read asks for the watch: %t, want true", list, told, again)
 		}
 		_, ok := e.Seen("/a")
 		need.That(t, fmt.Sprintf("list: %t; something was seen", list), !ok)

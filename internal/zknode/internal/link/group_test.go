@@ -205,7 +205,7 @@ func TestNobodyWaitsBecauseOfWhatLeavesAlone(t *testing.T) {
 	inCrowd(t, 2, func(c *crowd) {
 		alone := c.enterAll("/unknown")[0]
 		need.Equal(t, "it took", c.enter(c.paths[1]).wait().took, trip)
-		wantErr(t, "below a path that nobody knows", alone.wait().answers[0].Err, zk.ErrNoNode)
+		wantErr(t, "below a path that does not exist", alone.wait().answers[0].Err, zk.ErrNoNode)
 	})
 }
 
@@ -488,7 +488,7 @@ func (h *heard) want(t *testing.T, what string, times int32, gone bool) {
 	t.Helper()
 	synctest.Wait()
 	if got := h.times.Load(); got != times || h.Gone.Load() != gone {
-		t.Errorf("%s: told %d times, gone: %t; want %d, %t", what, got, h.Gone.Load(), times, gone)
+		t.Errorf("%s: notified %d times, gone: %t; want %d, %t", what, got, h.Gone.Load(), times, gone)
 	}
 }
 
@@ -542,11 +542,11 @@ func TestWhatIsNotThereWhenItIsWatchedIsToldOf(t *testing.T) {
 		synctest.Wait()
 		turns := c.enterAll("/q2")
 		wantErr(t, "read", missing.wait().answers[0].Err, zk.ErrNoNode)
-		wantErr(t, "read below a path that nobody knows", unknown.wait().answers[0].Err, zk.ErrNoNode)
+		wantErr(t, "read below a path that does not exist", unknown.wait().answers[0].Err, zk.ErrNoNode)
 		c.wantEntered(turns...)
 		c.wantSent("create", "setWatches", "multiRead")
 		gone.want(t, "what is not there", 1, true)
-		need.That(t, "whoever comes later takes it for watched", !c.Events.listen("/q1/node", &other.Watcher))
+		need.That(t, "a later watcher takes the path for watched", !c.Events.listen("/q1/node", &other.Watcher))
 		need.That(t, "its path is not known any more", knows(c.transport.(*dialed), "/q1"))
 		need.Equal(t, "watches that are left", c.s.Watches(), 0)
 	})
@@ -640,7 +640,7 @@ func TestServersThatListOneByOneAreAskedToOnlyOnce(t *testing.T) {
 		for _, r := range c.enterAll("/q1", "/q2", "/q3") {
 			wantErr(t, "the list", r.wait().answers[1].Err, zk.ErrConnectionClosed)
 		}
-		need.That(t, "nobody has asked for several lists", hungUp)
+		need.That(t, "the link has not asked for several lists", hungUp)
 		c.take()
 		c.crowded()
 		c.wantEntered(c.enterAll("/q1", "/q2", "/q3")...)

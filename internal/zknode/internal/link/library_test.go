@@ -140,7 +140,7 @@ var up = []zk.State{zk.StateConnecting, zk.StateConnected, zk.StateHasSession}
 var assumptions = map[string]func(p *program){
 	"it dials TCP, to the server that the provider has named, and tells the provider of success": func(p *program) {
 		need.List(p.t, "dialed", p.dialed, "tcp "+addr)
-		need.That(p.t, "not told", p.provider["Next"] && p.provider["Connected"])
+		need.That(p.t, "the provider got no calls", p.provider["Next"] && p.provider["Connected"])
 	},
 	"it writes each frame with one call, the handshake first": func(p *program) {
 		p.Exists("/x")

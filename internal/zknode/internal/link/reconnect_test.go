@@ -86,15 +86,15 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 		put(t, other, "/x", "/y")
 		for range 3 {
 			node, children := watch(t, l, "/x", false), watch(t, l, "/y", true)
-			checked := &Watcher{Checked: true, Notify: func() { t.Error("told, though it is looked at anyway") }}
+			checked := &Watcher{Checked: true, Notify: func() { t.Error("notified, although the watcher is checked anyway") }}
 			l.Ask(l.Reading("/x", checked))
 			need.That(t, "who hears of the path is mistaken", l.Events.Hears("/x", checked) && !l.Events.Hears("/x", new(Watcher)))
 			s.CutAll()
-			need.That(t, "not told to look again", told(node) && told(children))
+			need.That(t, "the watchers were not notified", told(node) && told(children))
 			need.That(t, "still taken for watched", !l.Events.Hears("/x", checked) && len(l.Events.Watchers()) == 0)
 		}
 		node, children := watch(t, l, "/x", false), watch(t, l, "/y", true)
-		need.That(t, "told of what did not happen", !told(node) && !told(children))
+		need.That(t, "notified without a change", !told(node) && !told(children))
 		need.Get(other.Set("/x", nil, -1))(t)
 		put(t, other, "/y/z")
 		need.That(t, "events do not come any more", told(node) && told(children))

@@ -21,7 +21,7 @@ func abandon(t *testing.T, l *Link, paths int) {
 	for i := range paths {
 		path := fmt.Sprintf("/q/%d", i)
 		put(t, l.Conn, path)
-		w := &Watcher{Notify: func() { t.Error("told of a watch that was abandoned") }}
+		w := &Watcher{Notify: func() { t.Error("notified of an abandoned watch") }}
 		need.OK(t, l.Ask(l.Listing(path, w))[0].Err)
 		l.Events.Ignore(path, w)
 	}
