@@ -46,10 +46,10 @@ func (w *queues) judge() {
 	w.judgeLogLocked()
 	w.judgeLongLocked()
 	if w.step > mostSteps && !w.scope.Long {
-		w.blameLocked("waits", "there is no end after %d steps", mostSteps)
+		w.blameLocked("waits", "the execution has not ended after %d steps", mostSteps)
 	}
 	if !w.done() && w.quiet >= patience && !w.ails() { // a lasting fault may end the wait in a later step
-		w.blameLocked("waits", "somebody waits for ever")
+		w.blameLocked("waits", "a caller waits without end")
 	}
 	for _, at := range queueAt {
 		w.judgeStoreLocked(at)
@@ -351,7 +351,7 @@ func (w *queues) judgeWantedLocked(x *span) {
 		return
 	}
 	if hold, ok := x.hold.(*tier.Hold); ok && waittest.Grant(hold).Contended().Raised() && !w.wanted[x.token] {
-		w.blameLocked("budget", "%s is told that somebody waits, and nobody does", x.name)
+		w.blameLocked("budget", "%s learns of a waiting process, and no process waits", x.name)
 	}
 }
 
@@ -374,9 +374,9 @@ func (w *queues) judgeLookLocked(c *caller) {
 	})
 	reads := len(c.has) == 1 && hold.Shared() && !x.Shared()
 	if s := w.store.(*seam); x.wanted.IsZero() && (here || reads) && x == s.places[x.path][0] && s.behindLocked(x.path, 0) {
-		w.blameLocked("budget", "%s does not know that somebody waits, and does not look", c.name)
+		w.blameLocked("budget", "%s does not know of a waiting process, and does not look for one", c.name)
 	} else if !x.wanted.IsZero() && reads && !here && time.Since(x.wanted) >= budget && !x.sharing && !x.Contender.Shared {
-		w.blameLocked("budget", "%s reads alone, although somebody has waited for %v", c.name, time.Since(x.wanted))
+		w.blameLocked("budget", "%s reads alone, although another reader has waited for %v", c.name, time.Since(x.wanted))
 	}
 }
 
@@ -503,7 +503,7 @@ func (w *queues) noteConnection(p *process, e tier.ConnectionEvent) {
 	was := p.told.connection
 	// The first report must not be Expired, because no lock could be lost before that.
 	if e.State == was || was == "" && e.State == tier.Expired {
-		w.blameLocked("told", "%s is told that it is %s, after %q", p.name, e.State, was)
+		w.blameLocked("told", "%s gets the state %s after the state %q", p.name, e.State, was)
 	}
 	_, memory := w.store.(*scripted)
 	if away := time.Since(p.told.away); e.State == tier.Connected && was != "" && memory && e.Away != away {
@@ -520,10 +520,10 @@ func (w *queues) judgeNews(v queue.View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if v.Has && v.Free > 0 {
-		w.blameLocked("told", "%s has what it wants, and is told that %d are free", v.ID, v.Free)
+		w.blameLocked("told", "%s has its permits, and gets the number %d of free permits", v.ID, v.Free)
 	}
 	if n := v.Nearest; n.Permits > 0 {
-		w.blameLocked("told", "%s is told of %s, which waits and has %d permits", v.ID, n.ID, n.Permits)
+		w.blameLocked("told", "%s gets a notification about %s, which waits and has %d permits", v.ID, n.ID, n.Permits)
 	}
 }
 
@@ -534,7 +534,7 @@ func (w *queues) judgeLossLocked(c *caller) {
 	}
 	told := slices.ContainsFunc(c.events, func(event string) bool { return strings.HasPrefix(event, "lost") })
 	if err := c.has[0].hold.Err(); errors.Is(err, tier.ErrLost) != told {
-		w.blameLocked("told", "%s is told %q, and has it: %v", c.name, c.events, err)
+		w.blameLocked("told", "%s got the events %q, and Err of its hold is %v", c.name, c.events, err)
 	}
 }
 
@@ -568,7 +568,7 @@ func (w *queues) judgeSourceLocked(c *caller) {
 		return x.begin >= 0 && x.process == c.process && x.token != 0 && x.token == c.has[0].token && x.paths[0] == c.has[0].paths[0]
 	})
 	if had && (c.source == tier.Found || c.source == tier.HandOver) && c.call != Both {
-		w.blameLocked("told", "%s is told that what its process has had was %s", c.name, c.source)
+		w.blameLocked("told", "%s gets the source %s for a lock that its process already had", c.name, c.source)
 	}
 }
 
@@ -592,7 +592,7 @@ func (w *queues) judgeLateCalls(p *process) {
 		select {
 		case err := <-ended:
 			if !errors.Is(err, tier.ErrClosed) || len(c.events) > 0 {
-				w.blameLocked("told", "%s, which begins in a shutdown, ends with %v: told %s", c.name, err, c.events)
+				w.blameLocked("told", "%s, which begins in a shutdown, ends with %v and the events %s", c.name, err, c.events)
 			}
 		default:
 			w.blameLocked("context", "%s waits in a shutdown", c.name)
@@ -605,7 +605,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 	w.judgeWordsLocked(c)
 	alone := w.scope.Processes == 1 && len(c.callers) == 1
 	if alone && errors.Is(c.err, tier.ErrLocked) && !errors.As(c.err, new(*tier.GracePeriodError)) {
-		w.blameLocked("words", "%s is not told that the store grants nothing: %v", c.name, c.err)
+		w.blameLocked("words", "%s gets no error of the grace period: %v", c.name, c.err)
 	}
 	answered := !c.ended && !c.missed && !w.losses
 	if c.closing && c.call == Try && answered && !errors.Is(c.err, tier.ErrClosed) && !errors.Is(c.err, tier.ErrLocked) {
@@ -620,7 +620,7 @@ func (w *queues) judgeFailureLocked(c *caller, entered bool) {
 		want = "[]"
 	}
 	if got := fmt.Sprint(c.events); got != want {
-		w.blameLocked("told", "%s has failed with %v: told %s, want %s", c.name, c.err, got, want)
+		w.blameLocked("told", "%s has failed with %v: got the events %s, want %s", c.name, c.err, got, want)
 	}
 	var e *tier.WaitError
 	if !errors.As(c.err, &e) {
@@ -668,11 +668,11 @@ func (w *queues) judgeWordsLocked(c *caller) {
 		}
 	}
 	if c.behind && e.Position == 0 {
-		w.blameLocked("words", "%s is not told who is in the way: %q", c.name, text)
+		w.blameLocked("words", "%s gets no error that names the holder: %q", c.name, text)
 	}
 	nothing := errors.As(c.registry.Err(), new(*tier.GracePeriodError))
 	if locks, _ := w.hasLocked(c.process); c.first && nothing && !locks[path] && e.GracePeriod == nil {
-		w.blameLocked("words", "%s is not told that the store grants nothing: %q", c.name, text)
+		w.blameLocked("words", "%s gets no error of the grace period: %q", c.name, text)
 	}
 	if e.First && !w.draining && !w.isFirstLocked(c.process) {
 		w.blameLocked("words", "%s is not first in the queue: %q", c.name, text)
@@ -717,7 +717,7 @@ func (w *queues) judgeReleaseLocked(c *caller, err error) {
 		want = "[acquired lost " + string(second.CauseOf(err)) + " released, lost]"
 	}
 	if got := fmt.Sprint(c.events); got != want {
-		w.blameLocked("told", "%s has released with %v: told %s, want %s", c.name, err, got, want)
+		w.blameLocked("told", "%s has released with %v: got the events %s, want %s", c.name, err, got, want)
 	}
 }
 
@@ -777,7 +777,7 @@ func (w *queues) judgeFiguresLocked(p *process) {
 	least, most := p.lossesLocked()
 	if s.Holds != want.Holds || s.Permits != want.Permits || s.Waiters != want.Waiters || s.PermitWaiters != want.PermitWaiters ||
 		s.Acquisitions != p.told.turns() || losses < least || losses > most {
-		w.blameLocked("told", "%s says of itself %+v, want %+v and %+v", p.name, s, want, p.told)
+		w.blameLocked("told", "%s has the statistics %+v, want %+v and %+v", p.name, s, want, p.told)
 	}
 	w.judgeSumsLocked(p, s)
 	w.judgeHeldLocked(p, s)
@@ -804,7 +804,7 @@ func (w *queues) judgeReachLocked(p *process) {
 		return
 	}
 	if (err != nil) != p.deaf {
-		w.blameLocked("told", "%s is told that it is connected: %v; it hears nothing: %t", p.name, err, p.deaf)
+		w.blameLocked("told", "%s is connected and reports %v; it gets no notifications: %t", p.name, err, p.deaf)
 	}
 }
 
@@ -823,10 +823,10 @@ func (w *queues) judgeSumsLocked(p *process, s tier.Stats) {
 	came := p.told.came
 	if came[tier.Found] != s.Found || came[tier.HandOver] != s.HandOvers || came[tier.HandOff] != s.HandOffs ||
 		came[tier.Resumption] != s.Resumptions || came[tier.Join] != s.Joins {
-		w.blameLocked("told", "%s says of itself %+v, want %+v", p.name, s, p.told)
+		w.blameLocked("told", "%s has the statistics %+v, want %+v", p.name, s, p.told)
 	}
 	if !elected && s.WaitTime != waited || w.scope.oneMutex() && s.HoldTime != held {
-		w.blameLocked("told", "%s says of itself %+v, want %v of waits and %v of holds", p.name, s, waited, held)
+		w.blameLocked("told", "%s has the statistics %+v, want %v of waits and %v of holds", p.name, s, waited, held)
 	}
 }
 
@@ -841,7 +841,7 @@ func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 			}
 		}
 		if l.Waiters != waiters {
-			w.blameLocked("told", "%s says of its lock %+v, and %d wait for that", p.name, l, waiters)
+			w.blameLocked("told", "%s lists its lock as %+v, and %d goroutines wait for it", p.name, l, waiters)
 		}
 		if l.Lingering {
 			if lingering++; time.Since(l.Since) >= w.scope.Linger {
@@ -854,7 +854,7 @@ func (w *queues) judgeHeldLocked(p *process, s tier.Stats) {
 			return c.state == holding && c.call.mutex() == l.Path && c.has[0].token == l.Token && !l.Since.After(c.got)
 		}
 		if !slices.ContainsFunc(p.callers, has) {
-			w.blameLocked("told", "%s says of its lock %+v, which nobody has", p.name, l)
+			w.blameLocked("told", "%s lists the lock %+v, which no caller has", p.name, l)
 		}
 	}
 	if holds != s.Holds || lingering != s.Lingering {
@@ -881,7 +881,7 @@ func (w *queues) judgeRest() {
 		}
 		// If the process is attached, the client library reports no change of the connection.
 		if p.told.connection != tier.Connected && !p.closing && !w.scope.Attached {
-			w.blameLocked("told", "%s is not told that it is connected, but %q", p.name, p.told.connection)
+			w.blameLocked("told", "%s has the connection state %q at the end, want connected", p.name, p.told.connection)
 		}
 	}
 	w.mu.Unlock()

@@ -113,7 +113,7 @@ func (w *queues) noteLong(least time.Duration, what int) {
 	defer w.mu.Unlock()
 	w.longs[what-1]++
 	if waited := w.waitedLocked(); w.scope.oneMutex() && (waited < least || w.longs[what-1] > w.scope.Processes && !w.scope.Long) {
-		w.blameLocked("told", "a wait of %v is told to be as long as %v, %d times", waited, least, w.longs[what-1])
+		w.blameLocked("told", "a wait of %v is logged as one of at least %v, %d times", waited, least, w.longs[what-1])
 	}
 }
 
@@ -124,7 +124,7 @@ func (w *queues) judgeLongLocked() {
 		return
 	}
 	if waited >= long && w.longs[0] == 0 || waited >= endless+long && w.longs[1] == 0 {
-		w.blameLocked("told", "nothing is told of a wait of %v", waited)
+		w.blameLocked("told", "a wait of %v is not logged", waited)
 	}
 }
 
@@ -143,7 +143,7 @@ func (w *queues) noteAway(why any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if why == nil && !w.expired && !w.scope.Early && !(w.scope.Long && w.losses) { // with Long, several processes may have lost their sessions
-		w.blameLocked("words", "it is logged that there is no connection, for no reason")
+		w.blameLocked("words", "a line about a missing connection gives no reason")
 	}
 }
 
@@ -167,7 +167,7 @@ func (w *queues) noteLogged(at string, token int64, cause error) {
 		w.blameLocked("told", "the loss of %d is logged again", token)
 	}
 	if !w.losses && w.scope.seed.remove == 0 {
-		w.blameLocked("told", "the loss of %d is logged, although nothing takes locks away: %v", token, cause)
+		w.blameLocked("told", "the loss of %d is logged, although no fault takes locks away: %v", token, cause)
 	}
 	w.logged = append(w.logged, token)
 }
@@ -181,7 +181,7 @@ func (w *queues) judgeLogLocked() {
 	gaveUp := slices.ContainsFunc(w.processes, func(p *process) bool { return p.gaveUp })
 	for _, token := range w.logged {
 		if !gaveUp && !slices.ContainsFunc(w.spans, func(x *span) bool { return x.token == token }) {
-			w.blameLocked("told", "the loss of %d is logged, which nobody had", token)
+			w.blameLocked("told", "the loss of %d is logged, which no caller had", token)
 		}
 	}
 	for _, x := range w.spans {

@@ -172,7 +172,7 @@ func (c cell) arm(s *scene, p *actor, of func(path string) bool) *fault.Armed {
 		c.outcome.first(s, c, p, session)
 	}
 	armed := p.arm(f)
-	if c.request == lookUp { // the process looks up nodes after a create without an answer
+	if c.request == lookUp { // the process looks up its nodes because a create got no answer
 		p.arm(fault.Fault{Op: "create", At: zktest.Reply, Do: zktest.Cut, Times: 1})
 	}
 	if c.request == connect {

@@ -101,5 +101,5 @@ func TestLongSchedulesAreReduced(t *testing.T) {
 		t.Logf("%d steps, and then %d: %v", len(long.Schedule), len(short.Schedule), err)
 		return
 	}
-	t.Error("no seed finds that somebody removes contenders")
+	t.Error("no seed finds that contenders are removed")
 }

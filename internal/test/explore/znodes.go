@@ -380,7 +380,7 @@ func (w *queues) judgeNodeLocked(e *ensemble, x *span, n *lockNode) {
 			due = math.MaxInt64
 		}
 		if since := time.Since(n.revoked); since > due {
-			w.blameLocked("lost", "%s was not told for %v that its node is gone", x.name, since)
+			w.blameLocked("lost", "%s has not learned for %v that its node is gone", x.name, since)
 		}
 		return
 	}

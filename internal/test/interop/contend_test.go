@@ -35,7 +35,7 @@ func share(t *testing.T, l load, drivers []*driver, turns []string) record {
 		t.Logf("%-24s %-12s %6d turns, %5d alone, the fewest of a thread %d%s",
 			d.kind, turns[i%len(turns)], a.Turns, a.Alone, a.Fewest, givenUp(a))
 		alone += a.Alone
-		need.Equal(t, d.kind+": turns that overlap with somebody else's", a.Overlaps, 0)
+		need.Equal(t, d.kind+": turns that overlap with others", a.Overlaps, 0)
 		need.That(t, d.kind+": a thread never had the lock", a.Fewest != 0 || a.GivenUp != 0)
 	}
 	r := recorded(t, name)

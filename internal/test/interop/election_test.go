@@ -29,7 +29,7 @@ func TestLeaderSelectorIsTheSameElection(t *testing.T) {
 		for _, later := range drivers[i+1:] {
 			need.That(t, later.kind+" did not wait for "+d.kind, len(later.answers) == 0)
 		}
-		need.Equal(t, "whom Curator sees lead", observer.do(t, "leader").Leader, names[d.kind])
+		need.Equal(t, "the leader that Curator sees", observer.do(t, "leader").Leader, names[d.kind])
 		ended = time.Now()
 		if i < 2 {
 			d.kill()

@@ -129,7 +129,7 @@ func TestEveryDriverNoticesAnIntruder(t *testing.T) {
 			leave := intrude(t, name, all, c.intruder)
 			a := d.do(t, "contend 0 1 1 %s %d %s", name, all, c.turn)
 			if want := map[bool]int64{true: 1}[c.overlaps]; a.Turns != 1 || a.Overlaps != want {
-				t.Errorf("%s, with %d taken by somebody else, takes %s of %d: got %+v, want one turn, and %d overlaps",
+				t.Errorf("%s, with %d taken by an intruder, takes %s of %d: got %+v, want one turn, and %d overlaps",
 					d.kind, c.intruder, c.turn, all, a, want)
 			}
 			leave()

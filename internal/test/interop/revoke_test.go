@@ -39,7 +39,7 @@ func TestOursAreToldWhenCuratorAsks(t *testing.T) {
 	hold := acquire(t, e.tier(t))
 	select {
 	case <-hold.RevokeRequested():
-		t.Error("revoked, although nobody has asked")
+		t.Error("revoked, although no process has asked for the lock")
 	case <-time.After(100 * time.Millisecond):
 	}
 	curator.do(t, "revoke %s", e.path+"/"+e.children(t)[0])

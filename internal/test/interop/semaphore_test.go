@@ -40,7 +40,7 @@ func TestHalvesOfPermits(t *testing.T) {
 				second = first
 			} else {
 				time.Sleep(2 * time.Second)
-				need.Equal(t, "answers: the documentation says that nobody gets both permits,", len(first.answers)+len(second.answers), 0)
+				need.Equal(t, "answers: the documentation says that no contender gets both permits,", len(first.answers)+len(second.answers), 0)
 				first.dismiss()
 			}
 			second.answer(t)

@@ -74,7 +74,7 @@ func broken(s *scene) {
 		breaker.breaks(0, second.ErrReleased)
 		s.wait(waiting)
 		if err := h.Err(); err != nil {
-			s.Errorf("the holder after a break of a token that nobody has: %v", err)
+			s.Errorf("the holder after a break of a token that no contender has: %v", err)
 		}
 		h.leave() // recorded first, because the next process may get the lock before the holder learns of its loss
 		breaker.breaks(h.Token(), nil)

@@ -73,7 +73,7 @@ func connectionIsTold(s *scene) {
 	back()
 	if states := r.take(); !slices.Equal(slices.DeleteFunc(slices.Clone(states), is(second.Expired)),
 		[]second.ConnectionState{second.Suspended, second.Connected}) {
-		s.Errorf("told of a short outage: %v", states)
+		s.Errorf("events for a short outage: %v", states)
 	}
 
 	heal = s.cut(p)
@@ -81,16 +81,16 @@ func connectionIsTold(s *scene) {
 	heal()
 	back()
 	if states := r.take(); !slices.Equal(states, []second.ConnectionState{second.Suspended, second.Expired, second.Connected}) {
-		s.Errorf("told of an outage that the session did not survive: %v", states)
+		s.Errorf("events for an outage that the session did not survive: %v", states)
 	}
 	s.release(p.acquire())
 	p.Close()
 	s.await("the listener returns, for which nobody waits", s.patience(), r.idle)
 	if end := r.last(); end != "" && end != second.Connected { // on a busy machine, the connection may have ended and come back
-		s.Errorf("told of an end that the program wanted: %v", r.take())
+		s.Errorf("events for a Close by the program: %v", r.take())
 	}
 	if r.twice {
-		s.Errorf("two things were told at a time")
+		s.Errorf("two events were reported at the same time")
 	}
 	s.none()
 }

@@ -73,11 +73,11 @@ func uncontended(s *scene) {
 	b.refused() // a TryAcquire does not wait, and therefore does not count as a waiter
 	select {
 	case <-h.Contended().C():
-		s.Errorf("contended although nobody has come")
+		s.Errorf("contended, although no process waits")
 	case <-time.After(s.Lease): // waits for a periodic read of the queue, which comes at least once in a lease
 	}
 	if d := h.Contended().For(); d != 0 {
-		s.Errorf("contended for %v although nobody has come", d)
+		s.Errorf("contended for %v, although no process waits", d)
 	}
 	s.release(h)
 	s.none()

@@ -48,7 +48,8 @@ func (s *scene) engineOf(p *proc, opts ...tier.Option) *engine {
 	return &engine{p, locks.Mutex(s.path)}
 }
 
-// A workshop is the critical section that all processes share. It counts turns and tenures.
+// A workshop is the critical section that all processes share. It counts how often goroutines enter it, and how often another process is
+// next.
 type workshop struct {
 	scene  *scene
 	inside atomic.Int32

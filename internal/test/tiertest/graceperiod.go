@@ -37,7 +37,7 @@ func gracePeriod(s *scene) {
 			s.Logf("not seen in time: %s", unseen)
 		}
 	}
-	s.Fatalf("a grace period is not told")
+	s.Fatalf("the process has not reported the grace period")
 }
 
 // inGracePeriod makes another server take over, and checks what a process reports during the grace period. The new server may already serve

@@ -178,10 +178,10 @@ func nobodyOvertakes(s *scene) {
 		again := owner.requeue(s.Context(), h)
 		h = r.granted()
 		if err := <-tries; !errors.Is(err, second.ErrLocked) {
-			s.Errorf("TryAcquire while somebody waits: %v, want ErrLocked", err)
+			s.Errorf("TryAcquire while a process waits: %v, want ErrLocked", err)
 		}
 		if last := s.last(); last != h {
-			s.Errorf("somebody has overtaken: token %d after %d", last.Token(), h.Token())
+			s.Errorf("a contender was overtaken: token %d after %d", last.Token(), h.Token())
 		}
 		s.awaitLeft(3) // waits until cancelled contenders are gone, which could be taken for the next one
 		for _, r := range []*request{come, again} {

@@ -484,7 +484,7 @@ func (s *scene) awaitPermitLoss(p *portion, struck time.Time, other *taking) {
 			s.Fatalf("the waiter: %v", other.err)
 		}
 	case <-time.After(time.Until(struck.Add(s.Lease)) + s.slack()):
-		s.Errorf("nobody knows of the loss after a lease of %v", s.Lease)
+		s.Errorf("the holder does not know of the loss after a lease of %v", s.Lease)
 	}
 	if !s.poll(0, func() bool { return p.lost() == nil }) { // the other permits are lost soon after the first one
 		s.Errorf("after the loss of one of a portion %v, want ErrLost", p.lost())

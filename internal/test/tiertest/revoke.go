@@ -47,7 +47,7 @@ func (s *scene) notRevoked(h *hold) {
 	s.Helper()
 	select {
 	case <-h.RevokeRequested():
-		s.Errorf("told of what nobody has asked for")
+		s.Errorf("revoked, although no process has asked for the lock")
 	default:
 	}
 }

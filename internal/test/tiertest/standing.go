@@ -68,7 +68,7 @@ func standing(s *scene) {
 	r := p[0].begin(func(ctx context.Context) (second.Grant, error) { return p[0].claim.Claim.Acquire(ctx, free) })
 	s.release(r.granted())
 	if free.Behind() {
-		s.Errorf("who found nobody has waited for others")
+		s.Errorf("a contender that found an empty queue has waited for others")
 	}
 	s.none()
 }

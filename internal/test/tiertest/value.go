@@ -59,7 +59,7 @@ func (p *proc) finds(data string, token int64) {
 	v, err := p.load()
 	switch {
 	case token == 0 && !errors.Is(err, second.ErrNoValue):
-		p.scene.Errorf("Load: %q, %v; want that there is no value", v.Data, err)
+		p.scene.Errorf("Load: %q, %v; want no value", v.Data, err)
 	case token != 0 && (err != nil || string(v.Data) != data || v.Token != token || v.Saved.IsZero()):
 		p.scene.Errorf("Load: %q with token %d, saved %v, %v; want %q with token %d", v.Data, v.Token, v.Saved, err, data, token)
 	}
@@ -187,7 +187,7 @@ func (s *scene) judgeSaves(p *proc, h *hold, err1, err2 error, want string) {
 	s.Helper()
 	for _, err := range []error{err1, err2} {
 		if err != nil && (h.Err() == nil || !errors.Is(err, second.ErrLost) && !errors.Is(err, second.ErrUnknown)) {
-			s.Errorf("Save: %v, of a lock of which Err is %v", err, h.Err())
+			s.Errorf("Save: %v, and Err of its hold is %v", err, h.Err())
 		}
 	}
 	if err2 == nil {
@@ -243,7 +243,7 @@ func saveThatIsLate(s *scene) {
 	err := h.Save(ctx, h.Err, []byte("first"))
 	thaw()
 	if !errors.Is(err, second.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-		s.Errorf("Save while the store answers nobody: %v, want ErrUnknown and the end of its context", err)
+		s.Errorf("Save while the store does not answer: %v, want ErrUnknown and the end of its context", err)
 	}
 	if err = h.save(s.Context(), []byte("second")); err == nil {
 		s.settled()
