@@ -46,9 +46,9 @@ func TestSleepTooShortToSeeAddsUp(t *testing.T) {
 		c.Suspend(2 * time.Millisecond)
 		need.Equal(t, "the sleep", c.Now(), 11*time.Millisecond)
 		c.Suspend(time.Millisecond)
-		need.Equal(t, "from there on anew", c.Now(), 11*time.Millisecond)
+		need.Equal(t, "the time after another short sleep", c.Now(), 11*time.Millisecond)
 		c.Ask()
-		need.Equal(t, "as a renewal asks", c.Now(), 12*time.Millisecond)
+		need.Equal(t, "the time after a renewal has asked", c.Now(), 12*time.Millisecond)
 	})
 }
 

@@ -64,9 +64,9 @@ func TestLoggerThatHangsDelaysNoCallAndLosesNoMoreThanItSays(t *testing.T) {
 			at = next
 		}
 		missing := strings.Index(log.String(), "lines were dropped because")
-		need.That(t, fmt.Sprintf("not told between, where the lines are missing, in\n%s", log),
+		need.That(t, fmt.Sprintf("the report of missing lines is not where they are missing, in\n%s", log),
 			at < missing && missing < strings.Index(log.String(), "msg=last"))
-		need.Equal(t, "told of 5 missing", strings.Count(log.String(), "lines=5\n"), 1)
+		need.Equal(t, "reports of 5 missing lines", strings.Count(log.String(), "lines=5\n"), 1)
 	})
 }
 

@@ -78,7 +78,7 @@ func TestFollowerLearnsTheStateAndThenEachChangeOnce(t *testing.T) {
 			second.Suspended, second.Connected, second.Suspended, second.Connected, second.Expired, second.Connected,
 			second.Suspended, second.Expired, second.Connected,
 		}; !slices.Equal(told, want) {
-			t.Errorf("told %v, want %v", told, want)
+			t.Errorf("reported states %v, want %v", told, want)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestWhoAsksInAnOutageIsToldThatTheSessionEnds(t *testing.T) {
 			synctest.Wait()
 		}
 		if want := []second.ConnectionState{second.Suspended, second.Expired}; !slices.Equal(told, want) {
-			t.Errorf("told %v, want %v", told, want)
+			t.Errorf("reported states %v, want %v", told, want)
 		}
 	})
 }
