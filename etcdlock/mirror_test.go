@@ -126,12 +126,12 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	p.store.Follow(ref)
 	m.tellLocked(ref, 0)
 	m.tellLocked(ref, before) // a read of the queue that was sent before the contender followed
-	need.That(t, "told that it is gone", p.count("", queue.Unknown) == 0)
+	need.That(t, "the contender was reported missing", p.count("", queue.Unknown) == 0)
 	m.tellLocked(ref, p.Now()+1)
-	need.Equal(t, "times told by a look that came later", p.count("", queue.Unknown), 1)
+	need.Equal(t, "reports after a read that came later", p.count("", queue.Unknown), 1)
 	m.revision = 10
 	m.tellLocked(ref, 0)
-	need.Equal(t, "times told", p.count("", queue.Unknown), 2)
+	need.Equal(t, "reports", p.count("", queue.Unknown), 2)
 }
 
 // The watch starts before the queue is read. Its first events may be older than what was read, and must not replace it.

@@ -31,7 +31,7 @@ func TestBadOptionsAreNamed(t *testing.T) {
 		"option of type <nil>":                  nil,
 		"option of type etcdlock.elsewhere":     elsewhere{},
 	})
-	need.That(t, "no client is no error", need.ErrOf(New(t.Context(), nil)) != nil)
+	need.That(t, "New without a client returns no error", need.ErrOf(New(t.Context(), nil)) != nil)
 }
 
 func TestPathsHaveComponents(t *testing.T) {

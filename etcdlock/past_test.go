@@ -100,7 +100,7 @@ func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	wantErr(t, kept.Err(), nil)
 	wantErr(t, permits[2].(*queue.Contender).Err(), nil)
 	release(t, acquire(t, mutex(r, "/released")))
-	need.Len(t, "permits that are free, of which two were given up", of(r).take(t, 2), 2)
+	need.Len(t, "free permits, including the two that were given up", of(r).take(t, 2), 2)
 	of(r).try(t, 1, second.ErrLocked)
 	locked(t, mutex(r, "/kept"))
 	release(t, waits.Must(t))
@@ -143,7 +143,7 @@ func TestWhatARefusalMeans(t *testing.T) {
 		need.Equal(t, err.Error(), outcomeOf(err), want)
 	}
 	for _, err := range []error{rpctypes.ErrNoSpace, rpctypes.ErrCorrupt, rpctypes.ErrTooManyRequests} {
-		need.That(t, fmt.Sprintf("%v is no answer", err), answered(err))
+		need.That(t, fmt.Sprintf("%v does not count as an answer", err), answered(err))
 	}
 }
 

@@ -104,7 +104,7 @@ func TestTryThatIsOvertakenTakesNothing(t *testing.T) {
 	})
 	q.try(t, 1, second.ErrLocked)
 	need.Len(t, "the keys of those who have permits", left(t), 2)
-	need.Equal(t, "how often nobody else has queued", q.count(queue.Try, queue.Locked), 1)
+	need.Equal(t, "tries that found the permits taken", q.count(queue.Try, queue.Locked), 1)
 }
 
 // The permits of a contender never increase, even if its requests are executed in another order than they were sent in.

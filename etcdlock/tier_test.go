@@ -88,7 +88,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 		Remove: func(path string, i int) {
 			keys, err := keysOf(soon(t), path+"/")
 			if err == nil && len(keys) <= i {
-				err = errors.New("nobody there")
+				err = errors.New("no server answers")
 			}
 			if err == nil {
 				_, err = do(soon(t), clientv3.OpDelete(string(keys[i].Key)))
