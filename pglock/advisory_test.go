@@ -94,7 +94,7 @@ func TestWaiterWhoseClientIsGoneLeavesTheQueue(t *testing.T) {
 	gone := advisories.start(t, sharedURL(t))
 	gone.waits(t)
 	gone.network.close() // a process that is killed does not cancel its wait either
-	within(t, ttl, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
+	within(t, ttl, "no session waits", func() bool { return seen(t, outside(t), false) == 0 })
 	mustRelease(t, c)
 }
 
@@ -138,7 +138,7 @@ func TestCancelledWaiterKeepsItsSession(t *testing.T) {
 		w.Cancel()
 		<-w.Done
 		wantErr(t, w.Err, context.Canceled)
-		eventually(t, "nobody waits", func() bool { return seen(t, outside(t), false) == 0 })
+		eventually(t, "no session waits", func() bool { return seen(t, outside(t), false) == 0 })
 	}
 	slices.Sort(pids)
 	need.AtMost(t, "sessions of three waits", len(slices.Compact(pids)), 2)
@@ -159,5 +159,5 @@ func TestWaitThatIsCancelledOnceItIsGrantedLeavesNothing(t *testing.T) {
 	w.Cancel()
 	<-w.Done
 	wantErr(t, w.Err, context.Canceled)
-	eventually(t, "nobody has the lock", func() bool { return seen(t, pool, true) == 0 })
+	eventually(t, "no session has the lock", func() bool { return seen(t, pool, true) == 0 })
 }

@@ -277,7 +277,7 @@ func TestGracePeriodIsNeverLongerThanTheLongestLease(t *testing.T) {
 	for _, kind := range []string{"tables", "advisory"} {
 		left := "SELECT tierlock.quiet_ms('" + kind + "', 60000)"
 		exec(t, pool, "UPDATE tierlock.grace_period SET since = clock_timestamp() + interval '1 hour', longest_ms = 60000 WHERE locks = $1", kind)
-		need.Between(t, kind+": the grace period of a minute, which begins anew", ask[int](t, pool, left), 40_000, 60_000)
+		need.Between(t, kind+": the grace period of a minute, which has started again", ask[int](t, pool, left), 40_000, 60_000)
 		exec(t, pool, "UPDATE tierlock.grace_period SET since = since - interval '20 seconds' WHERE locks = $1", kind)
 		need.AtMost(t, kind+": the grace period after 20 s", ask[int](t, pool, left), 40_000)
 	}
@@ -314,7 +314,7 @@ func TestRenewalSeesToOthers(t *testing.T) {
 	need.List(t, "those whose session is over", stale, dead)
 	longest := ask[int](t, pool, "SELECT longest_ms FROM tierlock.grace_period WHERE locks = 'tables'")
 	need.Equal(t, "the longest TTL, of who runs", longest, 60_000)
-	need.Equal(t, "contenders, of which one is to be removed", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 1)
+	need.Equal(t, "contenders, one of them to be removed", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 1)
 	need.Equal(t, "sessions long over", ask[int](t, pool, "SELECT count(*) FROM tierlock.session WHERE id = $1", empty), 0)
 }
 

@@ -135,7 +135,7 @@ func (o *operator) do(sql string, args ...any) int64 {
 
 func (o *operator) remove(sql string, args ...any) {
 	if o.do(sql, args...) == 0 {
-		o.check(errors.New("nobody there"))
+		o.check(errors.New("no server answers"))
 	}
 }
 
