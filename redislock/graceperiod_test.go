@@ -135,7 +135,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	renew(t, s)
 
 	v := p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{untold}}).Views[0]
-	need.That(t, fmt.Sprintf("one that was not told has the lock: %+v", v), !v.Has && v.Again != 0 && v.InGracePeriod)
+	need.That(t, fmt.Sprintf("a contender that has not learned of its grant has the lock: %+v", v), !v.Has && v.Again != 0 && v.InGracePeriod)
 	_, err := p.at(t, "free").TryAcquire(soon(t))
 	var gracePeriod *second.GracePeriodError
 	need.Must(t, fmt.Sprintf("a try: %v, want ErrLocked because of a grace period", err),
@@ -148,7 +148,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 		v := q.stands(t, queue.Enter, c, 0)
 		need.That(t, fmt.Sprintf("%s: %+v, want to wait for the end of the grace period", c.Path, v), !v.Has && v.InGracePeriod && v.Again != 0)
 	}
-	need.Equal(t, "the key of a lock that nobody has says", need.Get(redisserver.Ask(s.Addr(), "GET", "free"))(t)[0], "")
+	need.Equal(t, "the value of the key of a free lock", need.Get(redisserver.Ask(s.Addr(), "GET", "free"))(t)[0], "")
 	for path, want := range map[string]bool{"free": true, "read": false} {
 		queue := need.Get(p.at(t, path).Contenders(soon(t)))(t)
 		need.That(t, fmt.Sprintf("%s: %+v, want the first in a grace period: %t", path, queue, want),
@@ -203,7 +203,7 @@ func TestNewServerHasNoGracePeriod(t *testing.T) {
 	first.declared.Store(false)
 	first.primaries.Clear()
 	if v := first.stands(t, queue.Enter, first.anew("y"), 0); v.Has || !v.InGracePeriod || strings.Count(first.met(), "=") != 1 {
-		t.Errorf("%+v, want a grace period whoever says that the server is new, of this primary: %s", v, first.met())
+		t.Errorf("%+v, want a grace period of this primary, although a process declares it new: %s", v, first.met())
 	}
 }
 

@@ -119,7 +119,7 @@ func TestEvalRunsForReadersAndNotForWhoWaits(t *testing.T) {
 	b.stands(t, queue.Enter, waits, 0)
 	script, keys := newScript(fmt.Sprintf(guarded, increment)), append(keysOf(waits.Path), counter(t))
 	words := need.Get(script.run(soon(t), outside(t), keys, "1", "1", waits.ID).Slice())(t)
-	need.Equal(t, "who waits is told that the lock is", words[0], "lost")
+	need.Equal(t, "the answer to a waiter", words[0], "lost")
 	counted(t, "2")
 	b.leaves(t, waits)
 }

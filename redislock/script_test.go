@@ -88,7 +88,7 @@ func TestKeyIsThereForAsLongAsReadersAre(t *testing.T) {
 	p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{b}})
 	need.AtLeast(t, "the key, with the lease of the reader, expires in", outside(t).PTTL(soon(t), b.Path).Val(), long/2+1)
 	p.stands(t, queue.Leave, b, 0)
-	need.Equal(t, "the key of a lock that nobody has says", key(t, b.Path), "")
+	need.Equal(t, "the value of the key of a free lock", key(t, b.Path), "")
 }
 
 // A message tells the holder that a process waits, and another one tells the next waiter that it has the lock. Both arrive long before the
@@ -97,7 +97,7 @@ func TestMessagesTellTheHolderAndTheNextOne(t *testing.T) {
 	t.Parallel()
 	a, b := start(t, tier.WithLeaseTTL(long)), start(t, tier.WithLeaseTTL(long))
 	c := mustAcquire(t, a.at(t, lockPath(t)))
-	b.wire.on("look", func() bool { t.Error("asked although it was told"); return false })
+	b.wire.on("look", func() bool { t.Error("the process has polled, although it was notified"); return false })
 	next := queueAt(t, b.at(t, lockPath(t)))
 	ended(t, "the holder hears of it", c.Contended().C())
 	mustRelease(t, c)
@@ -230,7 +230,7 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 		v := p.stands(t, queue.Enter, b, 3)
 		need.That(t, fmt.Sprintf("%+v, want to be first, with one that is free", v), !v.Has && v.Free == 1 && v.Ahead == 0)
 		r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: p.taker(t, 5), Weight: 1})
-		need.Equal(t, "a try while somebody waits", r.Outcome, queue.Locked)
+		need.Equal(t, "a try while another contender waits", r.Outcome, queue.Locked)
 	}
 	for _, weight := range []int{3, 3, 2, 4} { // the last command is late: b already has its permits
 		p.stands(t, queue.Weigh, a, weight)
@@ -263,8 +263,8 @@ func TestMessageTellsTheFirstWhoWaitsForPermits(t *testing.T) {
 		var words []string
 		json.Unmarshal([]byte(m.Payload), &words)
 		v := need.Get(view(words[0], words[1:]))(t)
-		need.Equal(t, "told of", v.ID, c.ID)
-		need.Equal(t, "told of what it has, who waits, what is free", [3]any{v.Has, v.Waiting, v.Free}, [3]any{want.Has, want.Waiting, want.Free})
+		need.Equal(t, "the contender in the message", v.ID, c.ID)
+		need.Equal(t, "lock, waiters, free permits in the message", [3]any{v.Has, v.Waiting, v.Free}, [3]any{want.Has, want.Waiting, want.Free})
 	}
 	holder, first, second, third := p.taker(t, 5), p.taker(t, 5), p.taker(t, 5), p.taker(t, 5)
 	p.stands(t, queue.Enter, holder, 5)

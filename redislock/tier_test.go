@@ -56,7 +56,7 @@ func ensembleHarness(t *testing.T, e *redisserver.Ensemble) tiertest.Harness {
 			place := strconv.Itoa(i)
 			ids, err := inQueue(path, "ZRANGE", place, place)
 			if err == nil && len(ids) == 0 {
-				err = errors.New("nobody there")
+				err = errors.New("no server answers")
 			}
 			if err == nil {
 				_, err = inQueue(path, "ZREM", ids[0])
