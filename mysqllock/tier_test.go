@@ -81,7 +81,7 @@ func harness(t *testing.T, s *mysqlserver.Server, root *sql.DB) tiertest.Harness
 				var gone sql.Result
 				if gone, err = root.ExecContext(soon(t), "DELETE FROM tierlock_contender WHERE path = ? AND token = ?", path, token); err == nil {
 					if n, _ := gone.RowsAffected(); n == 0 {
-						err = errors.New("nobody there")
+						err = errors.New("no server answers")
 					}
 				}
 			}
