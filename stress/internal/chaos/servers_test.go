@@ -29,7 +29,7 @@ func TestMemberIsCutOffAndHealed(t *testing.T) {
 	need.List(t, "did", done, "isolate", "heal")
 	need.Equal(t, "counted", d.faults.Counts["cut leader off"], 1)
 	cluster.Replace = func(context.Context) error { return nil }
-	need.Equal(t, "faults where nobody elects a leader, one more", len(n.serverFaults(cluster)), 7)
+	need.Equal(t, "faults of servers that elect no leader: one more", len(n.serverFaults(cluster)), 7)
 	cluster.Isolate, cluster.Replace = nil, nil
 	need.Equal(t, "faults where nothing can be cut", len(n.serverFaults(cluster)), 4)
 }

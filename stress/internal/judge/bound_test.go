@@ -45,7 +45,7 @@ func TestAbsencesAreBoundByTransfersBeforeTheRun(t *testing.T) {
 	r := measured(4, 0)
 	r.Away = nil
 	BoundAbsence(r, nil, transfers(ms), true)
-	need.Equal(t, "where nobody wants the lock all the time", r.AwayBound, 0)
+	need.Equal(t, "the bound if no process wants the lock all the time", r.AwayBound, 0)
 }
 
 func TestAQuietRunFailsIfProcessesAreAwayForLonger(t *testing.T) {

@@ -56,7 +56,7 @@ func ids(holds []evidence.Hold) (all []int) {
 func TestContradictionStaysWholeWithoutTimeToFindIt(t *testing.T) {
 	holds := turns(3)
 	holds[1].Token = holds[0].Token
-	need.Len(t, "holds, of which all are known to be illegal", contradiction(holds, oracle.Mutex, time.Now()), 3)
+	need.Len(t, "holds, which are all known to be illegal", contradiction(holds, oracle.Mutex, time.Now()), 3)
 }
 
 func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {

@@ -46,7 +46,7 @@ func TestTurnIsWrittenDown(t *testing.T) {
 	register := need.Get(evidence.NewRegister(w.worker.task.Dir, 0, w.worker.rule, w.worker.task.judging()))(t)
 	inside := need.Get(register.Enter(1))(t)
 	h = turn(t, w, storetest.Hold{Fence: 5})
-	need.That(t, fmt.Sprintf("met somebody inside: %+v", h), h.Met != nil && h.Met.From >= h.Got && h.Met.Until <= h.Left)
+	need.That(t, fmt.Sprintf("met another section inside: %+v", h), h.Met != nil && h.Met.From >= h.Got && h.Met.Until <= h.Left)
 	need.OK(t, inside.Abandon())
 }
 

@@ -227,7 +227,7 @@ func eventOf(process string, at clock.Instant, r queue.Record) Event {
 	return e
 }
 
-// Record writes a record. Record is a [queue.Recorder].
+// Record implements [queue.Recorder]: it writes each record to the file.
 func (w *Writer) Record(r queue.Record) { w.write(eventOf(w.process, 0, r)) }
 
 // write writes an event with the present time.
