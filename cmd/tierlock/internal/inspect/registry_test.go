@@ -92,7 +92,7 @@ func TestARegistryListsAndExamines(t *testing.T) {
 			t.Errorf("with all: got %+v, %v", l, err)
 		}
 		refused := errors.As(errorOf(r.List(t.Context(), "/secret", 7, false)), new(*inspect.Refusal))
-		need.That(t, "an error that comes in time is no refusal", refused)
+		need.That(t, "an error that comes in time is not a refusal", refused)
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err, refusal := errorOf(r.Look(over, path)), (*inspect.Refusal)(nil); errors.As(err, &refusal) { // the answer may still have come

@@ -324,7 +324,7 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 					regexp.MustCompile(`data-\w+="[^"]*"`).FindAllString(dom, -1))
 			}
 		}
-		need.Equal(t, "it is said whom somebody waits for, in a row of 12", strings.Count(dom, "waits for "), 1)
+		need.Equal(t, "texts that say whom a contender waits for, in a row of 12", strings.Count(dom, "waits for "), 1)
 		need.That(t, "a label has become markup", !strings.Contains(dom, "<img"))
 		need.That(t, "a label turns text around", !strings.Contains(dom, "\u202e"))
 	}
