@@ -286,7 +286,7 @@ func (m *monitor) wantRules(t *testing.T, number int) {
 	}
 	m.get(t, "rules", &data)
 	if len(data.Groups) != 1 || len(data.Groups[0].Rules) != number {
-		t.Fatalf("not each rule has a failure here, of which there are %d: %+v", number, data)
+		t.Fatalf("this test has failures for %d rules, and there are others: %+v", number, data)
 	}
 	for _, rule := range data.Groups[0].Rules {
 		for _, annotation := range []string{"summary", "description"} {

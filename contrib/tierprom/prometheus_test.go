@@ -74,7 +74,7 @@ func wait(t *testing.T, locks *tier.Registry, path string) {
 	next := make(chan error)
 	go func() { next <- mu.Do(t.Context(), func(context.Context) error { return nil }) }()
 	for deadline := time.Now().Add(time.Minute); locks.Stats().Waiters == 0; time.Sleep(time.Millisecond / 10) {
-		need.Must(t, "nobody waits", !time.Now().After(deadline))
+		need.Must(t, "no goroutine waits yet", !time.Now().After(deadline))
 	}
 	locktest.WantErr(t, "Release", hold.Release(), nil)
 	need.WantErr(t, "the next Acquire", <-next, nil)
@@ -188,7 +188,7 @@ func TestScrapeOfTheOldest(t *testing.T) {
 	next := make(chan *tier.Hold)
 	go func() { next <- acquire(t, mu) }()
 	for begun := time.Now(); !strings.Contains(wantOn(t, page), `tierlock_long_waits_total{path="/jobs/*"} 1`); time.Sleep(time.Millisecond) {
-		need.Must(t, "nobody waits for long", time.Since(begun) <= time.Minute)
+		need.Must(t, "no wait is reported as a long one", time.Since(begun) <= time.Minute)
 	}
 	const aged = `(?m)^tierlock_oldest_(hold|wait)_seconds{path="/jobs/\*"} [1-9]`
 	need.Equal(t, "holds and waits of more than a second on the page", len(regexp.MustCompile(aged).FindAllString(wantOn(t, page), -1)), 2)

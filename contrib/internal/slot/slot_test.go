@@ -56,7 +56,7 @@ func TestOutcomesOfASlotOfASchedule(t *testing.T) {
 		need.WantErr(t, "Begin without the store", need.ErrOf(rule.Begin(t.Context(), mu, minutes)), tier.ErrUnavailable)
 		need.AtMost(t, "the scheduler was kept for", time.Since(start), 10*time.Second)
 		srv.Unfreeze()
-		need.List(t, "told", told, "/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed")
+		need.List(t, "reported slots", told, "/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed")
 	})
 }
 
@@ -93,7 +93,7 @@ func TestOutcomesOfASlot(t *testing.T) {
 		locks.Close()
 		begin(t.Context(), atOnce)
 		want := []string{"/jobs/a run", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a skipped", "/jobs/a failed", "/jobs/a failed"}
-		need.List(t, "told", told, want...)
+		need.List(t, "reported slots", told, want...)
 	})
 	ends := map[string]func(){"panics": func() { panic("a test") }, "ends the goroutine": runtime.Goexit}
 	need.Each(t, ends, func(t *testing.T, end func()) {
