@@ -207,7 +207,7 @@ func TestDeposedLeaderAnswersWhatItNeedsNobodyFor(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		need.Equal(t, "writes that were answered", len(set), 0)
 		time.Sleep(2*time.Second - 1)
-		need.That(t, "the new leader's clocks did not begin anew", len(gone) == 0)
+		need.That(t, "the new leader's clocks did not start again", len(gone) == 0)
 		time.Sleep(2)
 		need.That(t, "the new leader goes by what the old one hears", len(gone) != 0)
 		s.Member(addr).Rejoin()
