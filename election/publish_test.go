@@ -279,7 +279,7 @@ func TestPublishTellsALossFromAnAmbiguousResult(t *testing.T) {
 
 		saves(memory.Fault{Refused: queue.Gone})
 		err = a.Publish(t.Context(), []byte("3"))
-		need.WantErr(t, "Publish after a loss of which only the store knew", err, election.ErrNotLeader, tier.ErrLost)
+		need.WantErr(t, "Publish after a loss that only the store knew of", err, election.ErrNotLeader, tier.ErrLost)
 		need.That(t, "ambiguous: "+err.Error(), !errors.Is(err, tier.ErrUnknown))
 	})
 }
