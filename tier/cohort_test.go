@@ -246,8 +246,8 @@ func TestLostNodeIsNotOffered(t *testing.T) {
 	})
 }
 
-// A new acquisition may begin after the lease has ended and before the process handles the loss. It must not get the lost contender that
-// lingers.
+// A new acquisition may begin after the lease has ended and before the process handles the loss. It must not get the
+// lingering contender, which is lost.
 func TestLostNodeIsNotTakenBackIntoUse(t *testing.T) {
 	for range 50 {
 		metered(t, func(t *testing.T, s *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {

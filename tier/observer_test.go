@@ -38,7 +38,7 @@ func (d *diary) note(ctx context.Context, at time.Time, format string, args ...a
 }
 
 func (d *diary) observer() tier.Observer {
-	var nobody context.Context // the context of an event about the connection, in which nobody waits
+	var nobody context.Context // the context of an event about the connection, for which no caller waits
 	permits := func(p *tier.Permits) string {
 		if p == nil {
 			return ""

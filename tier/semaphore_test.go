@@ -309,7 +309,7 @@ func TestSetPermits(t *testing.T) {
 	})
 }
 
-// The first waiter wants too many permits and gives up. Then the next waiter, for whom enough permits are free, is served.
+// The first waiter wants too many permits and gives up. Then the next waiter is served, because enough permits are free for it.
 func TestWhoeverIsBehindOneThatLeavesIsServed(t *testing.T) {
 	limited(t, 4, func(t *testing.T, srv *memory.Server, process func(...tier.Option) *tier.Semaphore) {
 		a, b := process(), process()
