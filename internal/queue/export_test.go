@@ -1,6 +1,6 @@
 package queue
 
-// Left counts the contenders of which the tier or its session still has any state. A contender may count twice.
+// Left counts the contenders that still have any state in the tier or its session. A contender may count twice.
 func (t *Tier) Left() (n int) {
 	t.contenders.Range(func(any, any) bool { n++; return true })
 	if x := t.status.Load().session; x != nil {

@@ -1,7 +1,7 @@
 // Package child runs private servers as child processes, for tests and demos. It contains what the packages of the single servers, such as
 // zkserver, have in common.
 //
-// On Linux the kernel kills a child whenever its parent dies. The package works only on Unix, since tests pause and kill servers.
+// On Linux the kernel kills a child whenever its parent dies. The package works only on Unix, because tests pause and kill servers.
 package child
 
 import (

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The variable client bounds each query, since a paused server accepts connections and never answers.
+// The variable client bounds each query, because a paused server accepts connections and never answers.
 var client = &http.Client{
 	Timeout:   time.Second,
 	Transport: &http.Transport{DisableKeepAlives: true},

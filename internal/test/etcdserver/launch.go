@@ -47,7 +47,7 @@ func (p *program) Command() (*exec.Cmd, error) {
 		"--log-level=warn",
 		"--log-outputs=stderr")
 	cmd.Dir = p.dir
-	// The environment is not inherited, since etcd takes options from it. etcd 3.4 requires this variable on architectures on which it is
+	// The environment is not inherited, because etcd takes options from it. etcd 3.4 requires this variable on architectures on which it is
 	// little tested.
 	cmd.Env = []string{"ETCD_UNSUPPORTED_ARCH=" + runtime.GOARCH}
 	return cmd, nil

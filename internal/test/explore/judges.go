@@ -683,7 +683,7 @@ func (w *queues) judgeWordsLocked(c *caller) {
 }
 
 // standsLocked reports what a caller's process knows about the lock: behind says that another process has it, and first says that this
-// process has it itself. Both are false while a message to the process is under way, and after a message was lost, since that message may
+// process has it itself. Both are false while a message to the process is under way, and after a message was lost, because that message may
 // contain the answer.
 func (w *queues) standsLocked(c *caller) (behind, first bool) {
 	if !w.scope.oneMutex() || w.scope.ZooKeeper || c.disturbed || c.process.missed || w.anyUnderWayLocked(c.process) {

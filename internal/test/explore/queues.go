@@ -868,7 +868,7 @@ func (w *queues) State() string {
 	}
 	fmt.Fprintf(&b, "%q\n", slices.Sorted(slices.Values(pending)))
 	for _, p := range w.processes {
-		// State does not contain the text of an error, since the text may depend on which goroutine first saw the end of a connection.
+		// State does not contain the text of an error, because the text may depend on which goroutine first saw the end of a connection.
 		s, err := p.registry.Stats(), p.registry.Err()
 		closed := errors.Is(err, tier.ErrClosed)
 		fmt.Fprintf(&b, "%s: waiters %d, holds %d, fails %t, closed %t\n", p.name, s.Waiters, s.Holds, err != nil, closed)

@@ -42,7 +42,7 @@ type place struct {
 	gone             chan struct{} // closed when the place is no longer in the queue, after a release or a wait that was given up
 	contended        atomic.Pointer[second.Contention]
 	wanted           time.Time // when another contender began to wait, as far as the process knows; zero if it knows of none
-	looks            bool      // the process has asked to be told when another process waits
+	looks            bool      // the process has asked for a notification when another process waits
 	sharing          bool      // the writer becomes a reader as soon as the next contender is a reader
 	shared           chan struct{}
 	// These numbers are valid if the place is first: free counts the free permits in the newest notification, known those in the newest one

@@ -93,7 +93,7 @@ func (v Violation) Test(begin string) string {
 type node struct {
 	steps  []Step
 	wanted []string // steps to take here, in any order
-	sleep  []Step   // steps that need not be taken here, since all orders that begin with them were already executed
+	sleep  []Step   // steps that need not be taken here, because all orders that begin with them were already executed
 	done   []Step   // steps that earlier executions took here
 	chosen Step
 	delays int

@@ -120,8 +120,8 @@ func (e *ensemble) trouble(whose ...*process) {
 	e.ledger.disturb()
 }
 
-// The method ends returns the steps that end lasting faults. While other steps are possible, they count as faults, since it is unusual for
-// them to come so early.
+// The method ends returns the steps that end lasting faults. While other steps are possible, they count as faults, because it is unusual
+// for them to come so early.
 func (e *ensemble) ends(busy bool) (steps []Step) {
 	for _, x := range e.lasting {
 		steps = append(steps, Step{Name: x.name + ": no longer", Fault: busy, Touches: []string{Everything}, Take: func() {

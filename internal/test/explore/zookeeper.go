@@ -288,7 +288,7 @@ func (e *ensemble) isForged(p *process) bool {
 
 // The method passes reports whether a frame passes without a step, because its order does not matter. An example is a request to delete a
 // node that has already ended with its session. Such a request would come at a random point of the schedule, because its process first
-// waits for a random time. So does a process that queues again.
+// waits for a random time. A process that queues again waits, too.
 func (e *ensemble) passes(p *process, f *zktest.Frame) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

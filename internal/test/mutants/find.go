@@ -271,7 +271,7 @@ func effective(call *ast.CallExpr) bool {
 }
 
 // The method order finds mutants that swap two neighboring statements if one or both are calls. Two stores are not swapped, since their
-// order cannot be observed. A store and the call that publishes its value are not swapped either, since the race detector tests that.
+// order cannot be observed. A store and the call that publishes its value are not swapped either, because the race detector tests that.
 func (f *finder) order(list []ast.Stmt) {
 	for i := range len(list) - 1 {
 		a, b := list[i], list[i+1]

@@ -44,7 +44,7 @@ func (p *program) Version() (string, error) {
 	return version, err
 }
 
-// The method ask runs a query that returns one value. It has a time limit, since a paused server accepts the query and never answers.
+// The method ask runs a query that returns one value. It has a time limit, because a paused server accepts the query and never answers.
 func (p *program) ask(query string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -81,7 +81,7 @@ func (i *installation) run(program string, args ...string) *exec.Cmd {
 	return i.runUntil(context.Background(), program, args...)
 }
 
-// runUntil returns a command that runs a program until ctx ends. The command does not inherit the environment, since PostgreSQL takes
+// runUntil returns a command that runs a program until ctx ends. The command does not inherit the environment, because PostgreSQL takes
 // options from it.
 func (i *installation) runUntil(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(i.home, "bin", program), args...)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// patience bounds each query, since a paused server accepts a query and never answers.
+// patience bounds each query, because a paused server accepts a query and never answers.
 const patience = time.Second
 
 // Serves reports whether the server answers with its directory, and has loaded its data. Another program at the address would not have that

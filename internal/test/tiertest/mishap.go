@@ -58,7 +58,7 @@ func (s *scene) meets(p *proc, m mishap, n int64, play func(context.Context)) bo
 	})
 	defer p.Messages(nil)
 	play(ctx)
-	switch met := messages.Swap(math.MinInt32) >= n; { // turns the counting off, since later messages do not count
+	switch met := messages.Swap(math.MinInt32) >= n; { // turns the counting off, because later messages do not count
 	case !met && n == 1:
 		s.Fatalf("there was no message at all")
 	case s.verdict.failed():

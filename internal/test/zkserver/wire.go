@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// commandTimeout bounds each query, since a paused server accepts a connection and never answers.
+// commandTimeout bounds each query, because a paused server accepts a connection and never answers.
 const commandTimeout = time.Second
 
 // Serves reports whether the server answers with its configuration. The configuration names the data directory, so another program at the

@@ -2,7 +2,7 @@
 // and demos.
 //
 // By default a server listens on the loopback, on a free port. It keeps its data in a temporary directory, and ends with [Server.Stop]. If
-// its parent dies without calling Stop, Linux kills the server. The package works only on Unix, since tests pause and kill servers.
+// its parent dies without calling Stop, Linux kills the server. The package works only on Unix, because tests pause and kill servers.
 package zkserver
 
 import (

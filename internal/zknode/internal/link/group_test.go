@@ -519,7 +519,7 @@ func TestWatchesOfAGroupAreSetTogether(t *testing.T) {
 			need.List(t, "the list", seen[1].Children, "node")
 			kept, ok := c.Events.Seen(path + "/node")
 			need.That(t, "nothing was kept of the node", ok && string(kept.Data) == path)
-			nodes[i].want(t, "the node, before anything has happened", 0, false) // without the change before the watch
+			nodes[i].want(t, "the node, before anything has happened", 0, false) // the change before the watch causes no event
 			lists[i].want(t, "the list, before anything has happened", 0, false)
 		}
 		need.OK(t, c.Conn.Delete("/q1/node", -1))
