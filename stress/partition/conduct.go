@@ -27,7 +27,7 @@ type plan struct {
 // The function conduct runs the trials in several labs and prints each outcome as soon as it is known. If ctx ends, conduct stops early
 // and returns an error.
 func conduct(ctx context.Context, p plan, labs int, stdout io.Writer) ([]outcome, error) {
-	// The directory is created here and not in the labs. So it is removed even if a lab is killed.
+	// The directory is created here and not in the labs. It is therefore removed even if a lab is killed.
 	dir, err := os.MkdirTemp("", "tierlock-partition-")
 	if err != nil {
 		return nil, err

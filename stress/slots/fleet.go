@@ -21,7 +21,7 @@ import (
 
 const (
 	processes = 3
-	patience  = time.Minute // the limit for what should take seconds
+	patience  = time.Minute // limits each wait that should take seconds
 )
 
 // fleet has the processes of a run.

@@ -27,7 +27,7 @@ type Result struct {
 
 	Acquisitions int64   `json:"acquisitions"`
 	Exchanged    int64   `json:"-"`                 // packets that the workers have counted themselves
-	Late         int64   `json:"late_acquisitions"` // those that returned after the end of the run, since some locks cannot be cancelled
+	Late         int64   `json:"late_acquisitions"` // those that returned after the end of the run, because some locks cannot be cancelled
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`

@@ -70,7 +70,7 @@ func connectMySQL(servers []string) (*sql.DB, error) {
 	return db, nil
 }
 
-// silent is a logger that drops everything, since the faults of a test are intended.
+// silent is a logger that drops everything, because the faults of a test are intended.
 type silent struct{}
 
 func (silent) Print(...any) {}
@@ -179,7 +179,7 @@ func observeMySQL(ctx context.Context, place Place) (Observer, error) {
 	return o, nil
 }
 
-// Renew does nothing, since the pool makes new connections by itself.
+// Renew does nothing, because the pool makes new connections by itself.
 func (o *mySQLObserver) Renew(context.Context) error { return nil }
 
 // Orphans counts what is left at the lock paths: contenders (also those for permits), locks that any session has, and rows of the lock

@@ -41,7 +41,7 @@ type Observer interface {
 	Orphans() (int64, error)
 	// Traffic returns what the servers have counted so far. The bool is false if they do not report it.
 	Traffic() (Traffic, bool)
-	// Renew opens another session, since an outage may have damaged the one in use.
+	// Renew opens another session, because an outage may have damaged the one in use.
 	Renew(ctx context.Context) error
 	// Close removes the empty paths of this run, unless the store removes them itself, and ends the session.
 	Close()

@@ -72,7 +72,7 @@ func dialRedsync(_ context.Context, o Options) (Locker, error) {
 	contender := func(path string) Contender {
 		mutex := locks.NewMutex(path)
 		return func(ctx context.Context, _ int64) (Hold, error) {
-			// If ctx ends, redsync still waits for the answer to a command that it has sent. So no key is left behind.
+			// If ctx ends, redsync still waits for the answer to a command that it has sent. Therefore no key is left behind.
 			if err := mutex.LockContext(ctx); err != nil {
 				return nil, err
 			}

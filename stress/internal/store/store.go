@@ -115,7 +115,7 @@ type Cluster struct {
 // Shape says what the private servers of a run have to be like.
 type Shape struct {
 	Members int
-	// Hasty servers let sessions end within a few seconds. They also do not sync their log, since a kill -9 does not lose data that the
+	// Hasty servers let sessions end within a few seconds. They also do not sync their log, because a kill -9 does not lose data that the
 	// kernel has.
 	Hasty bool
 }

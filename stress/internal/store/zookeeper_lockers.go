@@ -56,8 +56,8 @@ func dialZK(ctx context.Context, o Options) (Locker, error) {
 	}
 	contender := func(path string) Contender {
 		return func(context.Context, int64) (Hold, error) {
-			// A zk.Lock that has failed once stays unusable, so each acquisition makes a new one. A zk.Lock has no context. So after the end of
-			// the run, waiters still acquire the lock, and release it at once.
+			// A zk.Lock that has failed once stays unusable, so each acquisition makes a new one. A zk.Lock has no context. Therefore,
+			// after the end of the run, waiters still acquire the lock, and release it at once.
 			lock := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
 			if err := lock.Lock(); err != nil {
 				return nil, err

@@ -110,7 +110,7 @@ type contender struct {
 	at      *history
 	lease   lease // counts if each contender has its own lease
 	seen
-	tokens map[int64]*seen // what the trace shows about it with each token, since its name may be used again
+	tokens map[int64]*seen // what the trace shows about it with each token, because its name may be used again
 }
 
 // A seen is what the whole trace shows about a contender with one token.
@@ -308,7 +308,7 @@ func (c *checker) send(o *op) {
 		c.at(o.Ref).begin(o)
 	case queue.Drop, queue.Goodbye:
 		for _, r := range o.Among {
-			if h := c.contenders[r.ID].at; h != nil { // not looked up by the path in r, since an audit may report another path
+			if h := c.contenders[r.ID].at; h != nil { // not looked up by the path in r, because an audit may report another path
 				h.begin(&op{Command: Command{Op: queue.Leave, Session: o.Session, Ref: r}, process: o.process, sent: o.sent})
 			}
 		}
@@ -406,7 +406,7 @@ func (c *checker) news(e Event) error {
 	return nil
 }
 
-// The method tell records that a process was told, by a view, that it has the lock.
+// The method tell records that a view has shown to a process that it has the lock.
 func (c *checker) tell(process string, h *history, v View, now clock.Instant) {
 	h.top = max(h.top, v.Token)
 	g := grant{process, h.path, v.Token}

@@ -44,7 +44,7 @@ const (
 	Answered Kind = "answered"
 	News     Kind = "news"
 	Got      Kind = "got"   // the program has acquired the lock
-	Valid    Kind = "valid" // the last time at which the program was told that it still has the lock
+	Valid    Kind = "valid" // the time of the last check in which the program still had the lock
 	Gone     Kind = "gone"  // an event of ZooKeeper: a node was deleted
 )
 

@@ -20,7 +20,7 @@ type history struct {
 	ops     []*op   // in the order in which they were sent
 	tokens  []int64 // the tokens of all contenders that are known to enter, in ascending order
 	begun   int
-	top     int64 // the highest token that any process was told
+	top     int64 // the highest token that any process has learned
 }
 
 // An op is a command at one queue. The store executes it in one step, or does not execute it at all.

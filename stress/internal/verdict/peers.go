@@ -47,10 +47,10 @@ type Held struct {
 	Free func() error
 }
 
-// Token returns 0, since these holds have no tokens. [store.Hold] requires the method.
+// Token returns 0, because these holds have no tokens. [store.Hold] requires the method.
 func (Held) Token() int64 { return 0 }
 
-// Lost returns nil, since these holds do not signal a loss. [store.Hold] requires the method.
+// Lost returns nil, because these holds do not signal a loss. [store.Hold] requires the method.
 func (Held) Lost() <-chan struct{} { return nil }
 
 // Release releases the lock.
