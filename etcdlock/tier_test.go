@@ -104,7 +104,7 @@ func ensembleHarness(t *testing.T, e *etcdserver.Ensemble) tiertest.Harness {
 	}
 }
 
-// withClient closes the process's client together with its registry, since the suite closes no clients.
+// withClient closes the process's client together with its registry, because the suite closes no clients.
 type withClient struct{ *process }
 
 func (p withClient) Close() error {
