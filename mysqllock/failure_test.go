@@ -6,12 +6,15 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/mysqlserver"
@@ -344,4 +347,57 @@ func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 		need.Get(tx.Exec("SELECT newest FROM tierlock_bucket WHERE bucket = CRC32(?) & 4095 FOR UPDATE", waittest.Path(t)))(t)
 		return func() { tx.Rollback() }
 	}, "Lock wait timeout")
+}
+
+// An asynchronous replica takes over. It lacks the newest rows. No other process gets a lock whose row is missing before its holder knows of
+// the loss. A holder whose row is there keeps its lock.
+func TestReplicaThatTakesOverGrantsNoLockTwice(t *testing.T) {
+	t.Parallel()
+	if mysqlserver.IsMySQL() {
+		t.Skip("the statements for replication are those of MariaDB")
+	}
+	old, root := alone(t, "--server-id=1", "--log-bin", "--binlog-format=ROW")
+	replica, promoted := alone(t, "--server-id=2", "--read-only")
+	_, port, _ := net.SplitHostPort(old.Addr())
+	run(t, promoted, "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = "+port+", MASTER_USER = 'root', MASTER_USE_GTID = slave_pos",
+		"START SLAVE")
+	var addr atomic.Pointer[string] // of the primary
+	addr.Store(new(old.Addr()))
+	const lease = 8 * time.Second
+	open := func() *tier.Registry {
+		config := need.Get(mysql.ParseDSN(mysqlserver.DSN("primary")))(t)
+		config.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", *addr.Load())
+		}
+		db := sql.OpenDB(need.Get(mysql.NewConnector(config))(t))
+		t.Cleanup(func() { db.Close() })
+		need.OK(t, Migrate(soon(t), db))
+		locks := need.Get(New(soon(t), db, tier.WithLeaseTTL(lease)))(t)
+		t.Cleanup(func() { locks.Close() })
+		return locks
+	}
+	holder := open()
+	kept := need.Get(holder.Mutex("/kept").Acquire(soon(t)))(t)
+	eventually(t, "a row in the replica", func() bool {
+		var n int
+		return promoted.QueryRow("SELECT COUNT(*) FROM tierlock_contender").Scan(&n) == nil && n == 1
+	})
+	run(t, promoted, "STOP SLAVE")
+	lost := need.Get(holder.Mutex("/lost").Acquire(soon(t)))(t)
+	root.Close()
+	old.Kill()
+	run(t, promoted, "RESET SLAVE ALL", "SET GLOBAL read_only = OFF")
+	addr.Store(new(replica.Addr()))
+
+	other := open()
+	_, err := other.Mutex("/free").TryAcquire(soon(t))
+	need.That(t, fmt.Sprint("a try says ", err), errors.As(err, new(*tier.GracePeriodError)))
+	next := need.Get(other.Mutex("/lost").Acquire(soon(t)))(t)
+	wantErr(t, lost.Err(), tier.ErrLost)
+	need.AtLeast(t, "token", next.Token(), lost.Token()+1)
+	need.OK(t, kept.Err())
+	_, err = other.Mutex("/kept").TryAcquire(soon(t))
+	wantErr(t, err, tier.ErrLocked)
+	waittest.Release(t, next)
+	waittest.Release(t, kept)
 }

@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,7 +60,8 @@ func pause(ctx context.Context, d time.Duration) {
 //
 // The statement waits for a MySQL lock (GET_LOCK) that the keeper holds. It does not use SLEEP, because all sleeps of a server share one
 // mutex, and delayed one another by seconds.
-const sleepSQL = `SELECT IS_USED_LOCK(?) = CONNECTION_ID(), IF((SELECT number FROM tierlock_news WHERE session = ?) > ?, 0, GET_LOCK(?, ?))`
+const sleepSQL = `SELECT IS_USED_LOCK(?) = CONNECTION_ID(), IF(EXISTS (
+	SELECT 1 FROM tierlock_contender WHERE session = ? AND told > ?), 0, GET_LOCK(?, ?))`
 
 // hear waits for news and reads it, again and again, until the connection breaks. It takes a MySQL lock (GET_LOCK) with the name of the
 // session, by which other processes find the connection. The first read includes all earlier news of the session. Some of it may have come
@@ -111,8 +113,10 @@ func (s *store) hear(ctx context.Context, c *conn, session string) (heard bool, 
 		switch {
 		case woken:
 			late = 0
-		case newest == before: // MySQL rounds the time to whole seconds, so the wait may have been too short
+		case newest == before && late >= 3: // MySQL rounds the time to whole seconds, so the wait may have been too short
 			pause(ctx, within-time.Since(begun))
+		case newest == before: // if the wait ended at once, the contender with the news was deleted before the read
+			pause(ctx, min(within-time.Since(begun), time.Millisecond))
 		case slept:
 			if late++; late == 3 {
 				s.tier.Logger().Warn("mysqllock: other processes cannot wake this process, so it polls the server 20 times a second; "+
@@ -269,27 +273,28 @@ func (s *store) stand(asked int64, refs []queue.Ref, queues map[string][]second.
 	return views
 }
 
-const columns = `SELECT 0, c.path, c.id, c.token, c.since, c.shared, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid, s.label
-	FROM tierlock_contender c JOIN tierlock_session s ON s.id = c.session WHERE c.path IN `
-
-const order = " ORDER BY c.path, c.token"
+const columns = `, c.path, c.id, c.token, c.since, c.shared, c.asked, c.linger_ms, c.permits, c.weight, s.host, s.pid, s.label
+	FROM tierlock_contender c JOIN tierlock_session s ON s.id = c.session`
 
 // maxLooks is how many queues one statement reads at most.
 const maxLooks = 64
 
 // lookSQL returns the statement that reads the queues at n paths.
-func lookSQL(n int) string { return columns + "(?" + strings.Repeat(", ?", n-1) + ")" + order }
+func lookSQL(n int) string {
+	return "SELECT 0" + columns + " WHERE c.path IN (?" + strings.Repeat(", ?", n-1) + ")"
+}
 
-// newsSQL reads the queues about which there is news for a session. Its first row has the number of the newest news.
-var newsSQL = "SELECT number, '', '', 0, 0, FALSE, FALSE, 0, 0, 0, '', 0, '' FROM tierlock_news WHERE session = ? UNION ALL " + columns +
-	"(SELECT path FROM tierlock_contender WHERE session = ? AND told > ?) ORDER BY 2, 4"
+// newsSQL reads the queues about which there is news for a session, each as often as the session has contenders there with news. Its first
+// column has the number of such news. A UNION or a subquery would make the server use a temporary table, which takes longer
+// than the rest of a transfer.
+const newsSQL = "SELECT m.told" + columns + " JOIN tierlock_contender m ON m.path = c.path WHERE m.session = ? AND m.told > ?"
 
 // readNews reads the queues about which there is news with a number above heard, and reports the views of the followed contenders there.
 // All reads of queues use the keeper, one after another. Therefore a later read never shows an older state.
 func (s *store) readNews(ctx context.Context, session string, heard *int64) error {
 	return s.withKeeper(ctx, func(ctx context.Context) error {
-		refs, asked := s.following(func(follower) bool { return true }), s.now() // a contender that follows after this requests its own read
-		number, queues, err := read(ctx, s.keeper, newsSQL, session, session, *heard)
+		refs, asked := s.following(func(follower) bool { return true }), s.now() // a contender that follows later gets a read of its own
+		number, queues, err := read(ctx, s.keeper, newsSQL, session, *heard)
 		if err != nil {
 			return err
 		}
@@ -302,8 +307,8 @@ func (s *store) readNews(ctx context.Context, session string, heard *int64) erro
 	})
 }
 
-// read executes a statement that reads queues, each in one snapshot. The contenders of a queue are ordered by token. Permits is the number
-// that a contender wants or has.
+// read executes a statement that reads queues, each in one snapshot. It returns the highest number in the first column. The contenders of a
+// queue are ordered by token. Permits is the number that a contender wants or has.
 func read(ctx context.Context, c *conn, sql string, args ...any) (number int64, queues map[string][]second.Contender, err error) {
 	rows, err := c.query(ctx, sql, args...)
 	if err != nil {
@@ -321,12 +326,14 @@ func read(ctx context.Context, c *conn, sql string, args ...any) (number int64, 
 			&says.Host, &says.PID, &says.Label); err != nil {
 			return 0, nil, fmt.Errorf("a contender: %w", err)
 		}
-		if number = max(number, news); path == "" {
-			continue
-		}
+		number = max(number, news)
 		one.Since = time.UnixMicro(since).UTC()
 		says.Tell(&one)
 		queues[path] = append(queues[path], one)
+	}
+	for path, q := range queues {
+		slices.SortFunc(q, func(a, b second.Contender) int { return cmp.Compare(a.Token, b.Token) })
+		queues[path] = slices.CompactFunc(q, func(a, b second.Contender) bool { return a.ID == b.ID })
 	}
 	return number, queues, rows.Err()
 }

@@ -122,7 +122,7 @@ END
 CREATE PROCEDURE tierlock_tell(queue VARBINARY(1056), held BIGINT, news BOOLEAN, me VARBINARY(64), INOUT listeners LONGTEXT)
 	SQL SECURITY INVOKER
 BEGIN
-	DECLARE ended BOOLEAN DEFAULT FALSE;
+	DECLARE ended, several BOOLEAN DEFAULT FALSE; -- several contenders may have the lock
 	DECLARE place BIGINT;
 	DECLARE theirs VARBINARY(64);
 	DECLARE told CURSOR FOR SELECT token, session FROM (SELECT *, MIN(IF(has, NULL, token)) OVER () AS next FROM (
@@ -132,17 +132,21 @@ BEGIN
 		WHERE id <> me AND (token > held AND (has OR permits > 0 AND token = next) OR news AND has AND permits = 0)
 		ORDER BY session, token;
 	DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
-	OPEN told;
-	l: LOOP
+	SELECT token, session, shared OR permits > 0, id = me OR token <= held AND NOT news INTO place, theirs, several, ended
+		FROM tierlock_contender WHERE path = queue ORDER BY token LIMIT 1;
+	IF several THEN -- the cursor costs more than the rest of most transactions
+		SET ended = FALSE;
+		OPEN told;
 		FETCH told INTO place, theirs;
-		IF ended THEN
-			LEAVE l;
-		END IF;
+	END IF;
+	WHILE NOT ended DO
 		UPDATE tierlock_news SET number = number + 1 WHERE session = theirs;
 		UPDATE tierlock_contender SET told = (SELECT number FROM tierlock_news WHERE session = theirs) WHERE path = queue AND token = place;
-		SET listeners = CONCAT(listeners, theirs, ',');
-	END LOOP;
-	CLOSE told;
+		SET listeners = CONCAT(listeners, theirs, ','), ended = NOT several;
+		IF several THEN
+			FETCH told INTO place, theirs;
+		END IF;
+	END WHILE;
 END
 //
 -- wake ends the sleep of the listening connections of a list of sessions, after the commit. A listening connection holds a
@@ -166,7 +170,7 @@ END
 -- expire deletes the contenders of an enclosed queue whose sessions have ended, and returns whether there were any. It waits
 -- for renewals in flight.
 CREATE PROCEDURE tierlock_expire(queue VARBINARY(1056), OUT changed BOOLEAN) SQL SECURITY INVOKER
-BEGIN
+e: BEGIN
 	DECLARE ended BOOLEAN DEFAULT FALSE;
 	DECLARE theirs VARBINARY(64);
 	DECLARE expiry BIGINT;
@@ -174,6 +178,11 @@ BEGIN
 		WHERE c.path = queue AND COALESCE(s.expires, 0) <= UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 ORDER BY c.session;
 	DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
 	SET changed = FALSE;
+	SELECT COUNT(*) = 0 INTO ended FROM tierlock_contender c LEFT JOIN tierlock_session s ON s.id = c.session
+		WHERE c.path = queue AND COALESCE(s.expires, 0) <= UNIX_TIMESTAMP(SYSDATE(6)) * 1000000;
+	IF ended THEN -- without the cursor, which costs more
+		LEAVE e;
+	END IF;
 	OPEN dead;
 	l: LOOP
 		FETCH dead INTO theirs;
@@ -186,7 +195,6 @@ BEGIN
 			SET changed = TRUE;
 		END IF;
 	END LOOP;
-	CLOSE dead;
 END
 //
 -- enter inserts a contender at the tail of a queue, and deletes its old contender in the same transaction. A try inserts it
