@@ -41,6 +41,7 @@ func survives(t *testing.T, sort store.Sort, r report.Result) {
 	need.Must(t, fmt.Sprintf("got %+v", r), r.Verdict == "PASS" && c != nil)
 	need.That(t, fmt.Sprintf("%+v", c), len(c.Faults) != 0 && c.AfterFaults != 0 && c.History == "Ok" && c.Drawing == "")
 	need.That(t, fmt.Sprintf("nothing was written: %+v", c), sort == store.Semaphore || c.FencedWrites != 0)
+	need.That(t, fmt.Sprintf("no guarded write was made: %+v", c), r.Store != store.MySQL.Name || c.GuardedWrites != 0)
 	need.That(t, fmt.Sprintf("no section has read: %+v", r), sort != store.ReadersWriter || r.Readers.Acquisitions != 0)
 	need.That(t, fmt.Sprintf("no permits in use: %+v", r), sort != store.Semaphore || r.Permits == 3 && r.Busy != 0)
 }

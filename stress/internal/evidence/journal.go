@@ -30,9 +30,16 @@ type Hold struct {
 
 	Refused bool          // the fence has refused the token
 	Blind   bool          // the fence has refused the token, and yet Err returned nil afterwards
+	Guarded Guarded       // the guarded write of the section
 	Met     *Overlap      // another section had the kernel's lock
 	Left    clock.Instant // when this holder had released the kernel's lock
 	Nested  []Nesting     // acquisitions of the same lock within this hold
+}
+
+// Guarded is what became of a guarded write. All fields are zero if there was none, or if its outcome is unknown.
+type Guarded struct {
+	Written, Refused bool
+	Late             int64 // for a write that was made: writes of earlier holders that were committed during the transaction
 }
 
 // Overlap is a failed attempt to take the kernel's lock. It happened between two instants.

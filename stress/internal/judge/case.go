@@ -72,6 +72,9 @@ func (c *Case) Judge(r *report.Result) {
 	found.StoppedHolders, found.StoppedAndLost, found.LateErrMissing = stopped(c.Holds, c.Faults.Stops, c.Lease)
 	for _, h := range c.Holds {
 		found.LateErrMissing += count(h.Blind)
+		found.GuardedWrites += count(h.Guarded.Written)
+		found.GuardedRefused += count(h.Guarded.Refused)
+		found.GuardedLate += h.Guarded.Late
 		found.Reentries += int64(len(h.Nested))
 	}
 	r.Decide()

@@ -29,6 +29,7 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 		"torn read":                     {func(e *Case) { e.Fence.Torn = 1 }, "reads that a write changed"},
 		"equal tokens":                  {func(e *Case) { e.Fence.Regressions = 1 }, "tokens"},
 		"blind holder":                  {func(e *Case) { e.Holds[0].Blind = true }, "saw no loss"},
+		"write in another's turn":       {func(e *Case) { e.Holds[0].Guarded.Late = 1 }, "in another's turn"},
 		"illegal history":               {func(e *Case) { e.Holds[1].Token = e.Holds[0].Token }, "illegal history"},
 		"no progress":                   {func(e *Case) { e.Holds = e.Holds[:1] }, "after the last fault"},
 		"stall":                         {func(e *Case) { e.End = 60 * second }, "longer than the faults explain"},

@@ -3,16 +3,19 @@ package load
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/store"
+	"github.com/tierlock/tierlock/tier"
 )
 
 const (
 	reenterEvery  = 8 // one in this many turns acquires the lock a second time, inside the first
+	guardEvery    = 2 // one section in this many is in the transaction of a guarded write, if the store has guarded writes
 	carelessEvery = 2 // in one of this many turns, the holder writes without checking that it still has the lock
 )
 
@@ -104,8 +107,10 @@ func (s *stay) pass(ctx context.Context) error {
 	if s.random.IntN(reenterEvery) == 0 {
 		nested = s.reenter(ctx)
 	}
-	if d := s.witness.worker.task.Section; d > 0 {
-		time.Sleep(time.Duration(s.random.Int64N(2 * int64(d))))
+	if s.witness.worker.task.Store.Guarded == nil || access.Shared || s.random.IntN(guardEvery) != 0 {
+		s.work()
+	} else if err := s.guarded(ctx); err != nil {
+		return errors.Join(nested, err)
 	}
 	if s.random.IntN(carelessEvery) != 0 && !s.look() {
 		return nested
@@ -115,6 +120,29 @@ func (s *stay) pass(ctx context.Context) error {
 	}
 	access.Fenced, access.Unfenced = answer.Fenced, answer.Unfenced
 	return errors.Join(nested, s.ask(end, access, &answer))
+}
+
+func (s *stay) work() {
+	if d := s.witness.worker.task.Section; d > 0 {
+		time.Sleep(time.Duration(s.random.Int64N(2 * int64(d))))
+	}
+}
+
+// The method guarded works in the transaction of a guarded write. Its outcome may be unknown.
+func (s *stay) guarded(ctx context.Context) error {
+	task := s.witness.worker.task
+	guard, ok := s.held.(tier.Guard)
+	if !ok {
+		return fmt.Errorf("%T is no guard", s.held)
+	}
+	late, err := task.Store.Guarded(ctx, guard, task.LockPaths[s.Path], s.Token, s.work)
+	switch {
+	case err == nil:
+		s.Guarded = evidence.Guarded{Written: true, Late: late}
+	case errors.Is(err, store.ErrLost):
+		s.Guarded.Refused = true
+	}
+	return nil
 }
 
 func (s *stay) ask(call func(evidence.Access, *evidence.Answer) error, access evidence.Access, answer *evidence.Answer) error {

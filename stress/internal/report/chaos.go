@@ -23,6 +23,10 @@ type Chaos struct {
 	FencedRefused       int64 `json:"fenced_refused"`
 	UnfencedLostUpdates int64 `json:"unfenced_lost_updates"` // lost updates that the same writes caused in a register without a fence
 
+	GuardedWrites  int64 `json:"guarded_writes,omitempty"`
+	GuardedRefused int64 `json:"guarded_refused,omitempty"`
+	GuardedLate    int64 `json:"guarded_late,omitempty"` // guarded writes that were committed in the turn of another holder
+
 	AfterFaults int64  `json:"acquisitions_after_faults"` // acquisitions of the path that had the fewest
 	LongestGap  int64  `json:"longest_gap_ns"`            // the longest time between two acquisitions of a path
 	Stalls      int64  `json:"stalls"`                    // gaps that are longer than the faults explain
@@ -45,6 +49,7 @@ func (c *Chaos) violations() []violation {
 	}
 	v := []violation{
 		{c.LateErrMissing, "looks at a hold that saw no loss though its lease was over"},
+		{c.GuardedLate, "guarded writes in another's turn"},
 		{c.Unhealed, "faults that could not be undone"},
 	}
 	if c.Illegal() {
@@ -73,6 +78,9 @@ func (c *Chaos) rows(row func(name, format string, args ...any)) {
 		c.StoppedHolders, c.StoppedAndLost, c.LateErrMissing)
 	row("fence", "%d writes, %d refused; without it: %d overlaps with a late holder, %d lost updates",
 		c.FencedWrites, c.FencedRefused, c.WouldBeOverlaps, c.UnfencedLostUpdates)
+	if c.GuardedWrites > 0 {
+		row("guard", "%d guarded writes, %d refused, %d in another's turn", c.GuardedWrites, c.GuardedRefused, c.GuardedLate)
+	}
 	row("progress", "%d acquisitions on each path after the faults, longest gap %v, stalls %d",
 		c.AfterFaults, ns(c.LongestGap), c.Stalls)
 	if c.Events > 0 {

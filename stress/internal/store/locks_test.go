@@ -25,6 +25,7 @@ func TestOnMySQL(t *testing.T) {
 	cluster := need.Get(startMySQL(t.Context(), Shape{Members: 1, Hasty: true}))(t)
 	defer cluster.Stop()
 	testLocks(t, MySQL, cluster.Addrs()[0])
+	testTraffic(t, MySQL, "table", cluster.Addrs()[0], false)
 }
 
 func TestOnRedis(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -29,19 +30,23 @@ var MySQL = &Store{
 	Observe:      observeMySQL,
 	HastyTimeout: hastyTimeout,
 	GracePeriod:  true,
+	Guarded:      guardedOnMySQL,
 }
 
 const noMySQL = none("MariaDB")
+
+// writes is the name of a counter of InnoDB: the committed transactions that have written.
+const writes = "trx_rw_commits"
 
 func startMySQL(ctx context.Context, shape Shape) (*Cluster, error) {
 	if shape.Members > 1 {
 		return nil, errors.New("there is one MariaDB server here, and no ensemble")
 	}
-	server, err := mysqlserver.Start(ctx, mysqlserver.Config{NoSync: shape.Hasty})
+	server, err := mysqlserver.Start(ctx, mysqlserver.Config{NoSync: shape.Hasty, Settings: []string{"--innodb-monitor-enable=" + writes}})
 	if err != nil {
 		return nil, errors.Join(noMySQL, err)
 	}
-	db, err := connectMySQL([]string{server.Addr()})
+	db, err := connectMySQL(mysqlserver.DSN(server.Addr()))
 	if err == nil {
 		err = mysqllock.Migrate(ctx, db)
 		db.Close()
@@ -54,10 +59,14 @@ func startMySQL(ctx context.Context, shape Shape) (*Cluster, error) {
 
 // connectMySQL returns a pool without waiting for a connection. The pool keeps idle connections, as programs with many goroutines
 // configure it.
-func connectMySQL(servers []string) (*sql.DB, error) {
-	config, err := mysql.ParseDSN(mysqlserver.DSN(servers[0]))
+func connectMySQL(dsn string) (*sql.DB, error) {
+	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
+	}
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return countedConn{conn}, err
 	}
 	config.InterpolateParams = true // so that a statement takes one round trip
 	config.Logger = silent{}
@@ -76,7 +85,7 @@ type silent struct{}
 func (silent) Print(...any) {}
 
 func openMySQL(ctx context.Context, o Options) (*tier.Registry, func() error, error) {
-	db, err := connectMySQL(o.Servers)
+	db, err := connectMySQL(mysqlserver.DSN(o.Servers[0]))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +96,7 @@ func openMySQL(ctx context.Context, o Options) (*tier.Registry, func() error, er
 // onDB dials locks for which each goroutine may use its own connection of a pool.
 func onDB(contender func(db *sql.DB, path string) Contender) Dial {
 	return func(_ context.Context, o Options) (Locker, error) {
-		db, err := connectMySQL(o.Servers)
+		db, err := connectMySQL(mysqlserver.DSN(o.Servers[0]))
 		if err != nil {
 			return nil, err
 		}
@@ -157,7 +166,27 @@ func again(err error) bool {
 	return ok && (refusal.Number == 1213 || refusal.Number == 1205)
 }
 
-// mySQLObserver has its own connection pool.
+func guardedOnMySQL(ctx context.Context, hold tier.Guard, path string, token int64, work func()) (late int64, err error) {
+	err = mysqllock.Tx(ctx, hold, func(tx *sql.Tx) error {
+		earlier := func() (n int64, err error) {
+			return n, tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM stress_guarded WHERE path = ? AND token < ?", path, token).Scan(&n)
+		}
+		before, err := earlier()
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO stress_guarded (path, token) VALUES (?, ?)", path, token); err != nil {
+			return err
+		}
+		work()
+		after, err := earlier()
+		late = after - before
+		return err
+	})
+	return late, err
+}
+
+// mySQLObserver has its own connection pool, of a user that may read counters.
 type mySQLObserver struct {
 	site
 	db *sql.DB
@@ -166,15 +195,19 @@ type mySQLObserver struct {
 func observeMySQL(ctx context.Context, place Place) (Observer, error) {
 	o := &mySQLObserver{site: place.site()}
 	var err error
-	if o.db, err = connectMySQL(o.servers); err != nil {
+	if o.db, err = connectMySQL(mysqlserver.RootDSN(o.servers[0])); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	if _, err := o.db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS stress_lock (path VARBINARY(1024) PRIMARY KEY, owner BIGINT NOT NULL,
-		expires DATETIME(6) NOT NULL) ENGINE = InnoDB`); err != nil {
-		o.db.Close()
-		return nil, fmt.Errorf("%w: %w", noMySQL, err)
+	for _, table := range []string{
+		"stress_lock (path VARBINARY(1024) PRIMARY KEY, owner BIGINT NOT NULL, expires DATETIME(6) NOT NULL)",
+		"stress_guarded (id BIGINT AUTO_INCREMENT PRIMARY KEY, path VARBINARY(1024) NOT NULL, token BIGINT NOT NULL, KEY (path, token))",
+	} {
+		if _, err := o.db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS "+table+" ENGINE = InnoDB"); err != nil {
+			o.db.Close()
+			return nil, fmt.Errorf("%w: %w", noMySQL, err)
+		}
 	}
 	return o, nil
 }
@@ -204,9 +237,15 @@ func (o *mySQLObserver) Close() {
 	defer cancel()
 	for _, path := range o.paths {
 		_, _ = o.db.ExecContext(ctx, "DELETE FROM stress_lock WHERE path = ?", path)
+		_, _ = o.db.ExecContext(ctx, "DELETE FROM stress_guarded WHERE path = ?", path)
 	}
 	o.db.Close()
 }
 
-// Traffic reports nothing, because the server's counts include renewals and the server's own work.
-func (o *mySQLObserver) Traffic() (Traffic, bool) { return Traffic{}, false }
+// Traffic does not count packets. It counts as writes the committed transactions that have written, renewals included.
+func (o *mySQLObserver) Traffic() (t Traffic, ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	defer cancel()
+	err := o.db.QueryRowContext(ctx, "SELECT COUNT FROM information_schema.INNODB_METRICS WHERE NAME = ?", writes).Scan(&t.Writes)
+	return t, err == nil
+}

@@ -77,7 +77,7 @@ func connectPostgres(servers []string, connections int) (*pgxpool.Pool, error) {
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
 
-// Packets counts what this process sends to PostgreSQL and receives from it, because the servers do not count that.
+// Packets counts what this process sends to PostgreSQL or MySQL and receives from it, because the servers do not count that.
 var Packets atomic.Int64
 
 type countedConn struct{ net.Conn }

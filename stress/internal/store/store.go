@@ -11,6 +11,7 @@ import (
 
 	"github.com/tierlock/tierlock/internal/test/child"
 	"github.com/tierlock/tierlock/stress/internal/trace"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // Store is a service in which locks can be kept.
@@ -33,6 +34,9 @@ type Store struct {
 	// Brittle says that the locks of a connection end at the server as soon as the connection is lost. A holder may learn of that a moment
 	// too late, and then two processes may believe that they have the lock.
 	Brittle bool
+	// Guarded makes a guarded write under the lock at path, and calls work within its transaction. late is how many writes of earlier holders
+	// were committed between the begin and the end of work. Guarded is nil if there are no guarded writes here.
+	Guarded func(ctx context.Context, hold tier.Guard, path string, token int64, work func()) (late int64, err error)
 	// Model says how the store differs from the model against which traces are checked.
 	Model trace.Rules
 }
