@@ -349,8 +349,8 @@ func TestTransactionThatIsStuckInAQueueIsToldOf(t *testing.T) {
 	}, "Lock wait timeout")
 }
 
-// An asynchronous replica takes over. It lacks the newest rows. No other process gets a lock whose row is missing before its holder knows of
-// the loss. A holder whose row is there keeps its lock.
+// An asynchronous replica takes over. It lacks the newest rows. No other process gets a lock whose row is missing before its holder knows
+// of the loss. A holder whose row is there keeps its lock.
 func TestReplicaThatTakesOverGrantsNoLockTwice(t *testing.T) {
 	t.Parallel()
 	if mysqlserver.IsMySQL() {
