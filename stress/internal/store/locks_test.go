@@ -11,6 +11,7 @@ import (
 	"github.com/tierlock/tierlock/internal/test/pgserver"
 	"github.com/tierlock/tierlock/internal/test/redisserver"
 	"github.com/tierlock/tierlock/internal/test/zkserver"
+	"github.com/tierlock/tierlock/tier"
 )
 
 func TestOnPostgres(t *testing.T) {
@@ -26,6 +27,25 @@ func TestOnMySQL(t *testing.T) {
 	defer cluster.Stop()
 	testLocks(t, MySQL, cluster.Addrs()[0])
 	testTraffic(t, MySQL, "table", cluster.Addrs()[0], false)
+	testGuarded(t, cluster.Addrs()[0])
+}
+
+// testGuarded checks that a guarded write counts the writes of earlier holders that were committed during it, and no others.
+func testGuarded(t *testing.T, server string) {
+	t.Helper()
+	o := need.Get(observeMySQL(t.Context(), Place{Servers: []string{server}, Lock: "mutex", Paths: 1}))(t).(*mySQLObserver)
+	defer o.Close()
+	path := o.Paths()[0]
+	hold := need.Get(contender(t, MySQL, "mutex", server, path)(t.Context(), 1))(t)
+	for late, tokens := range map[int64][]int64{0: {hold.Token(), hold.Token() + 1}, 1: {hold.Token() - 1}} {
+		got := need.Get(guardedOnMySQL(t.Context(), hold.(tier.Guard), path, hold.Token(), func() {
+			for _, token := range tokens {
+				need.Get(o.db.ExecContext(t.Context(), "INSERT INTO stress_guarded (path, token) VALUES (?, ?)", path, token))(t)
+			}
+		}))(t)
+		need.Equal(t, "late writes", got, late)
+	}
+	need.OK(t, hold.Release())
 }
 
 func TestOnRedis(t *testing.T) {
