@@ -317,7 +317,8 @@ func TestHoldBelongsToItsProcess(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
 		hold := s.acquire(s.a)
 		id := s.one.ids()[0]
-		thief := &request{Request: need.Get(http.NewRequest(http.MethodPost, "/", nil))(t), peer: &peer{pid: 1, uid: 0}, query: map[string][]string{"id": {id}}}
+		post := need.Get(http.NewRequest(http.MethodPost, "/", nil))(t)
+		thief := &request{Request: post, peer: &peer{pid: 1, uid: 0}, query: map[string][]string{"id": {id}}}
 		for name, handle := range map[string]func(*request) (any, error){"renew": s.one.agent.renew, "release": s.one.agent.release} {
 			_, err := handle(thief)
 			need.Equal(t, name+" by another process", describe(err).code, "forbidden")
@@ -345,7 +346,8 @@ func TestAllowFileDecidesWhoMayUseWhat(t *testing.T) {
 		allowed  bool
 	}{
 		{1000, 1, "/jobs/a", true}, {1000, 1, "/jobs/a/b", false}, {1000, 1, "/deep/a/b", true}, {1000, 1, "/deep", false},
-		{1001, 33, "/web/a/b", true}, {1001, 1, "/web/a", false}, {1001, 1, "/public/a", true}, {1001, 1, "/jobs/a", false}, {0, 0, "/jobs/a/b", true},
+		{1001, 33, "/web/a/b", true}, {1001, 1, "/web/a", false}, {1001, 1, "/public/a", true}, {1001, 1, "/jobs/a", false},
+		{0, 0, "/jobs/a/b", true},
 	} {
 		err := a.permit(&peer{pid: 7, uid: test.uid, gid: test.gid}, test.path)
 		need.Equal(t, fmt.Sprintf("%+v is allowed", test), err == nil, test.allowed)
@@ -359,9 +361,12 @@ func TestAllowFileDecidesWhoMayUseWhat(t *testing.T) {
 // Whatever a client sends, the agent still serves others.
 func FuzzAgentSurvivesAnyBytes(f *testing.F) {
 	for _, seed := range []string{
-		"POST /v1/hold?path=/a HTTP/1.1\r\nHost: a\r\n\r\n", "POST /v1/hold?path=/a&listen=revoke HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde",
-		"PUT /v1/value?id=a&turn=9 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n", "GET /v1/who?path=%00 HTTP/1.0\r\n\r\n",
-		"POST /v1/renew?id=a&id=b HTTP/1.1\r\nHost: a\r\n\r\nPOST /v1/renew HTTP/1.1\r\nHost: a\r\n\r\n", "\x00\x01", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"POST /v1/hold?path=/a HTTP/1.1\r\nHost: a\r\n\r\n",
+		"POST /v1/hold?path=/a&listen=revoke HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabcde",
+		"PUT /v1/value?id=a&turn=9 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n0\r\n\r\n",
+		"GET /v1/who?path=%00 HTTP/1.0\r\n\r\n",
+		"POST /v1/renew?id=a&id=b HTTP/1.1\r\nHost: a\r\n\r\nPOST /v1/renew HTTP/1.1\r\nHost: a\r\n\r\n",
+		"\x00\x01", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 	} {
 		f.Add([]byte(seed))
 	}

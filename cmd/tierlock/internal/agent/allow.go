@@ -28,7 +28,8 @@ type rule struct {
 //	gid:33   /web/**
 //	any      /public/*
 //
-// A pattern has the syntax of [path.Match]. A pattern that ends in /** matches everything below. A request is allowed if one line allows it.
+// A pattern has the syntax of [path.Match]. A pattern that ends in /** matches everything below. A request is allowed if one line allows
+// it.
 // Empty lines and lines that begin with # are ignored.
 func ReadRules(r io.Reader) (*Rules, error) {
 	all := new(Rules)

@@ -483,7 +483,8 @@ func (a *Agent) find(r *request, id string) (*hold, error) {
 	case h == nil:
 		return nil, &failure{http.StatusNotFound, "unknown_id", errors.New("no hold has this id; it may have ended")}
 	case !h.peer.same(r.peer):
-		return nil, &failure{http.StatusForbidden, "forbidden", fmt.Errorf("the hold belongs to %v, and the request comes from %v", h.peer, r.peer)}
+		return nil, &failure{http.StatusForbidden, "forbidden",
+			fmt.Errorf("the hold belongs to %v, and the request comes from %v", h.peer, r.peer)}
 	}
 	return h, nil
 }

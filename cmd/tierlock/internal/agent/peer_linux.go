@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"net"
 	"os"
 
@@ -32,7 +33,7 @@ func (p *peer) watch(died func()) (unwatch func()) {
 	}
 	fd, err := p.open()
 	switch {
-	case err == unix.ESRCH:
+	case errors.Is(err, unix.ESRCH):
 		died()
 		return func() {}
 	case err != nil: // the kernel is older than 5.10
@@ -49,7 +50,7 @@ func (p *peer) watch(died func()) (unwatch func()) {
 		defer close(ended)
 		err := raw.Read(func(fd uintptr) bool {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-			return n > 0 || err != nil && err != unix.EINTR
+			return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
 		})
 		if err == nil { // otherwise the file was closed
 			died()
@@ -72,7 +73,7 @@ func (p *peer) open() (fd int, err error) {
 	}); closed != nil {
 		return 0, closed
 	}
-	if err != nil && err != unix.ESRCH { // the kernel is older than 6.5
+	if err != nil && !errors.Is(err, unix.ESRCH) { // the kernel is older than 6.5
 		fd, err = unix.PidfdOpen(p.pid, unix.PIDFD_NONBLOCK)
 	}
 	if err == nil {

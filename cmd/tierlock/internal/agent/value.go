@@ -126,7 +126,8 @@ func (a *Agent) who(r *request) (any, error) {
 	for _, c := range all {
 		answer.Contenders = append(answer.Contenders, contender{
 			Token: strconv.FormatInt(c.Token, 10), Host: c.Host, PID: c.PID, Label: c.Label, Since: c.Since, Shared: c.Shared,
-			Permits: c.Permits, Of: c.Of, Grace: c.InGracePeriod, Asked: c.Asked, Own: c.PID == os.Getpid() && c.Host == host && c.Label == a.config.Label,
+			Permits: c.Permits, Of: c.Of, Grace: c.InGracePeriod, Asked: c.Asked,
+			Own: c.PID == os.Getpid() && c.Host == host && c.Label == a.config.Label,
 		})
 	}
 	return answer, nil
