@@ -78,7 +78,6 @@ class Locks {
     this.agent = new http.Agent({ keepAlive: true });
     this.holds = new Set();
     this.users = 0; // holds and waits
-    this.renewed = 0; // when the newest renewal was sent that the agent has answered
     this.every = 1000; // the milliseconds between two renewals
     this.timer = null; // renews while there is a hold or a wait
   }
@@ -139,7 +138,7 @@ class Locks {
       this.timer = null;
       return;
     }
-    if (clock() >= due) {
+    if (this.holds.size > 0 && clock() >= due) {
       due = clock() + this.every;
       this.renew([...this.holds]).catch(() => {}); // the next try follows; without an answer the holds end by the clock
     }
@@ -148,12 +147,11 @@ class Locks {
   }
 
   async renew(holds) {
-    for (let first = 0; first < Math.max(holds.length, 1); first += BATCH) {
+    for (let first = 0; first < holds.length; first += BATCH) {
       const some = holds.slice(first, first + BATCH);
       const sent = clock();
       const said = JSON.parse((await this.ask('POST', 'renew', some.map((hold) => ['id', hold.id]))).data);
       this.every = said.renew_ms;
-      this.renewed = Math.max(this.renewed, sent);
       for (const hold of some) {
         if ((said.ended || []).includes(hold.id)) hold.lose(new Lost('the agent has ended the hold'));
         else hold.until = Math.max(hold.until, sent + said.valid_ms);
@@ -174,9 +172,10 @@ class Lock {
   async acquire() {
     const { locks } = this;
     locks.use(1);
+    let hold = null;
     try {
       const sent = clock();
-      const hold = await new Promise((resolve, reject) => {
+      hold = await new Promise((resolve, reject) => {
         // A connection of its own: its end is the end of the hold.
         const r = locks.request('POST', 'hold', this.query, new http.Agent(), (answer) => {
           let rest = '';
@@ -198,11 +197,14 @@ class Lock {
         }, reject);
         r.end();
       });
-      if (hold.remaining() <= 0) await locks.renew([hold]); // a long wait without a renewal
+      // After a long wait the validity has to begin anew. An earlier renewal does not count: if it did not name this hold, and the agent
+      // granted the lock before it arrived, then it renewed nothing.
+      if (clock() - sent > locks.every) await locks.renew([hold]);
       hold.check();
       locks.holds.add(hold);
       return hold;
     } catch (err) {
+      if (hold) hold.request.destroy(); // otherwise the lock would be taken until the lease is over
       locks.use(-1);
       throw err;
     }
@@ -232,10 +234,11 @@ class Hold {
     this.id = said.id;
     this.token = said.token;
     this.tokens = said.tokens;
-    this.until = Math.max(sent, locks.renewed) + said.valid_ms;
+    this.until = sent + said.valid_ms;
     locks.every = said.renew_ms;
     this.loss = null;
     this.released = false;
+    this.turn = 0; // a write that arrives late does not undo a later one
     this.control = new AbortController();
     this.signal = this.control.signal;
     this.contended = new Promise((resolve) => { this.isContended = resolve; });
@@ -273,7 +276,7 @@ class Hold {
   async write(method, data) {
     this.check();
     try {
-      await this.locks.ask(method, 'value', [['id', this.id]], data);
+      await this.locks.ask(method, 'value', [['id', this.id], ['turn', ++this.turn]], data);
     } catch (err) {
       throw err.code === '' ? new Ambiguous(err.message) : err;
     }

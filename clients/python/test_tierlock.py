@@ -3,12 +3,14 @@
 import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import tierlock
 
@@ -55,6 +57,54 @@ def counting(path, file, rounds):
     print("done", flush=True)
 
 
+def distracted(path, seconds):
+    """Acquires with a main thread that handles a signal meanwhile, stops itself at once, and prints whether it has the lock afterwards."""
+    def handle(*_):
+        print("distracted", flush=True)
+        time.sleep(float(seconds))
+
+    signal.signal(signal.SIGALRM, handle)
+    print("waits", flush=True)
+    hold = tierlock.connect(SOCKET).mutex(path).acquire()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    try:
+        hold.check()
+        print("valid", flush=True)
+    except tierlock.Lost:
+        print("lost", flush=True)
+
+
+class Proxy:
+    """A socket that leads to the agent, and passes nothing on while hangs is true."""
+
+    def __enter__(self):
+        self.folder, self.hangs = tempfile.TemporaryDirectory(), False
+        self.path = self.folder.name + "/sock"
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+        self.folder.cleanup()
+
+    def accept(self):
+        while True:
+            client, agent = self.listener.accept()[0], socket.socket(socket.AF_UNIX)
+            agent.connect(SOCKET)
+            for source, target in ((client, agent), (agent, client)):
+                threading.Thread(target=self.copy, args=(source, target), daemon=True).start()
+
+    def copy(self, source, target):
+        while data := source.recv(65536):
+            if not self.hangs:
+                target.sendall(data)
+        if not self.hangs:
+            target.close()
+
+
 class Locking(unittest.TestCase):
     def setUp(self):
         self.locks, self.path = tierlock.connect(SOCKET), "/python/" + self.id()
@@ -97,6 +147,36 @@ class Locking(unittest.TestCase):
         threading.Timer(1.5 * LEASE, holder.release).start()
         with self.locks.mutex(self.path) as hold:
             hold.check()
+
+    def test_lock_that_was_granted_long_ago_is_renewed_before_it_is_used(self):
+        """The main thread handles a signal while it gets the lock. Then the process stops, until another process has the lock, or could."""
+        holder = self.locks.mutex(self.path).acquire()
+        waiter = self.process("distracted", self.path, 0.8 * LEASE)
+        self.assertEqual(waiter.line(), "waits")
+        time.sleep(0.5)
+        waiter.child.send_signal(signal.SIGALRM)
+        self.assertEqual(waiter.line(), "distracted")
+        holder.release()
+        os.waitid(os.P_PID, waiter.child.pid, os.WSTOPPED)
+        try:
+            self.locks.mutex(self.path, wait=0.5 * LEASE).acquire().release()
+            taken = "lost"
+        except tierlock.WaitLimit:
+            taken = "valid"
+        waiter.child.send_signal(signal.SIGCONT)
+        self.assertIn(waiter.line(), (taken, "lost"))
+
+    def test_hold_ends_by_the_clock_if_the_agent_hangs(self):
+        with Proxy() as proxy:
+            hold = tierlock.connect(proxy.path).mutex(self.path).acquire()
+            proxy.hangs = True
+            self.assertTrue(hold.lost.wait(LEASE))
+            self.assertRaises(tierlock.Lost, hold.release)
+
+    def test_wait_has_a_limit_also_if_the_agent_hangs(self):
+        with Proxy() as proxy, unittest.mock.patch("tierlock.PATIENCE", 0.2):
+            proxy.hangs = True
+            self.assertRaises(tierlock.Unavailable, tierlock.connect(proxy.path).mutex(self.path, wait=0.1).acquire)
 
     def test_child_cannot_use_the_hold_of_its_parent(self):
         with self.locks.mutex(self.path) as hold:
@@ -160,7 +240,7 @@ class Locking(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] in ("holding", "counting"):
+    if len(sys.argv) > 1 and sys.argv[1] in ("holding", "counting", "distracted"):
         globals()[sys.argv[1]](*sys.argv[2:])
     else:
         unittest.main()

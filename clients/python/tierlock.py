@@ -8,6 +8,7 @@ This file needs only Python 3.9. All objects may be used by several threads. REA
 """
 
 import http.client
+import itertools
 import json
 import os
 import socket
@@ -59,7 +60,7 @@ class Connection(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(PATIENCE)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self.address)
 
     def hang_up(self):
@@ -103,7 +104,6 @@ class Locks:
         self.spare = []  # connections without a request
         self.holds = set()
         self.users = 0  # holds and waits
-        self.renewed = 0.0  # when the newest renewal was sent that the agent has answered
         self.every = 1.0  # the seconds between two renewals
         self.renewer = None  # the thread that renews, while there is a hold or a wait
 
@@ -133,11 +133,14 @@ class Locks:
             raise
         return data, int(answer.headers["Tierlock-Token"])
 
-    def ask(self, method, what, query, body=None, lost_answer=Unavailable):
+    def ask(self, method, what, query, body=None, lost_answer=Unavailable, patience=PATIENCE):
         """Sends a request and returns the answer. A request that was sent, but not answered, raises lost_answer."""
         with self.mutex_of_state:
             conn = self.spare.pop() if self.spare else Connection(self.address)
         try:
+            conn.timeout = patience
+            if conn.sock:
+                conn.sock.settimeout(patience)
             try:
                 conn.request(method, f"/v1/{what}?{urlencode(query)}", body)
                 answer = conn.getresponse()
@@ -172,7 +175,7 @@ class Locks:
                 if not self.users:
                     self.renewer = None
                     return
-            if clock() >= due:
+            if holds and clock() >= due:
                 try:
                     self.renew(holds)
                 except LockError:
@@ -184,13 +187,13 @@ class Locks:
             time.sleep(min(self.every / 4, 0.05))
 
     def renew(self, holds):
-        for first in range(0, max(len(holds), 1), BATCH):
+        for first in range(0, len(holds), BATCH):
             some = holds[first:first + BATCH]
             sent = clock()
-            said = json.loads(self.ask("POST", "renew", [("id", hold.id) for hold in some])[1])
+            # This thread also ends the holds, so it does not wait for the answer until after the end of one.
+            patience = min([PATIENCE] + [max(hold.until - sent, 0.01) for hold in self.holds])
+            said = json.loads(self.ask("POST", "renew", [("id", hold.id) for hold in some], patience=patience)[1])
             self.every = said["renew_ms"] / 1000
-            with self.mutex_of_state:
-                self.renewed = max(self.renewed, sent)
             for hold in some:
                 if hold.id in said.get("ended", ()):
                     hold.lose(Lost("the agent has ended the hold"))
@@ -205,6 +208,7 @@ class Lock:
         limit = [] if wait is None else [("wait", f"{max(int(wait * 1000), 0 if wait <= 0 else 1)}ms" if wait > 0 else "0")]
         extra = [(name, value) for name, value in (("listen", listen), ("label", label)) if value]
         self.locks, self.query, self.inside = locks, query + limit + extra, threading.local()
+        self.limit = None if wait is None else max(wait, 0) + PATIENCE  # an agent that hangs does not end the wait
 
     def acquire(self):
         """Blocks until the lock is acquired, and returns the Hold. Raises Locked, WaitLimit, Unavailable, Forbidden or LockError."""
@@ -213,13 +217,16 @@ class Lock:
         try:
             sent = clock()
             conn.connect()
-            conn.sock.settimeout(None)  # the agent ends the wait
+            conn.sock.settimeout(self.limit)
             conn.request("POST", "/v1/hold?" + urlencode(self.query))
             answer = conn.getresponse()
+            conn.sock.settimeout(None)
             if answer.status != 200:
                 raise refusal(answer, answer.read())
             hold = Hold(locks, conn, answer, json.loads(answer.readline()), sent)
-            if hold.remaining() <= 0:  # a long wait without a renewal
+            # After a long wait the validity has to begin anew. An earlier renewal does not count: if it did not name this hold, and the agent
+            # granted the lock before it arrived, then it renewed nothing.
+            if clock() - sent > locks.every:
                 locks.renew([hold])
             hold.check()
         except (OSError, http.client.HTTPException, ValueError) as err:
@@ -258,7 +265,8 @@ class Hold:
         self.tokens = {path: int(token) for path, token in said.get("tokens", {}).items()}
         self.lost, self.contended, self.revoke_requested = threading.Event(), threading.Event(), threading.Event()
         self.loss, self.released, self.guard = None, False, threading.Lock()
-        self.until = max(sent, locks.renewed) + said["valid_ms"] / 1000
+        self.turns = itertools.count(1)  # a write that arrives late does not undo a later one
+        self.until = sent + said["valid_ms"] / 1000
         locks.every = said["renew_ms"] / 1000
 
     def start(self):
@@ -289,7 +297,7 @@ class Hold:
 
     def remaining(self):
         """Returns for how many seconds the hold is valid if it is not renewed again; 0 or less if it has ended."""
-        return 0.0 if self.loss or self.released else self.until - clock()
+        return 0.0 if self.loss or self.released or os.getpid() != self.pid else self.until - clock()
 
     def check(self):
         """Raises Lost unless the hold is valid now. Sends nothing. Call it before each step that must not come too late."""
@@ -316,12 +324,12 @@ class Hold:
     def save(self, data):
         """Saves up to 16 KiB beside the lock, while the lock is held. Raises Ambiguous if the outcome is unknown."""
         self.check()
-        self.locks.ask("PUT", "value", [("id", self.id)], data, Ambiguous)
+        self.locks.ask("PUT", "value", [("id", self.id), ("turn", next(self.turns))], data, Ambiguous)
 
     def forget(self):
         """Removes the value beside the lock."""
         self.check()
-        self.locks.ask("DELETE", "value", [("id", self.id)], None, Ambiguous)
+        self.locks.ask("DELETE", "value", [("id", self.id), ("turn", next(self.turns))], None, Ambiguous)
 
     def downgrade(self):
         """Makes a writer a reader."""
