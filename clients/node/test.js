@@ -4,6 +4,7 @@
 const assert = require('node:assert');
 const { spawn } = require('node:child_process');
 const fs = require('node:fs');
+const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
 const readline = require('node:readline');
@@ -53,7 +54,47 @@ function start(t, ...args) {
   return { child, line: async () => (await lines.next()).value };
 }
 
+// proxy returns a socket that leads to the agent. After hang() it passes nothing on.
+async function proxy(t) {
+  const at = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tierlock-')), 'sock');
+  const sockets = [];
+  let hangs = false;
+  const server = net.createServer((client) => {
+    const agent = net.connect(process.env.TIERLOCK_AGENT);
+    sockets.push(client, agent);
+    for (const [from, to] of [[client, agent], [agent, client]]) {
+      from.on('data', (data) => { if (!hangs) to.write(data); });
+      from.on('close', () => { if (!hangs) to.destroy(); });
+      from.on('error', () => {});
+    }
+  });
+  await new Promise((resolve) => { server.listen(at, resolve); });
+  t.after(() => {
+    server.close();
+    for (const one of sockets) one.destroy();
+  });
+  return { at, hang() { hangs = true; } };
+}
+
 function tests() {
+  test('a hold ends by the clock if the agent hangs', async (t) => {
+    const { at, hang } = await proxy(t);
+    const hold = await connect(at).mutex('/node/hangs').acquire();
+    hang();
+    const began = Date.now();
+    await new Promise((resolve) => { hold.signal.addEventListener('abort', resolve); });
+    assert.ok(Date.now() - began < lease);
+    await assert.rejects(hold.release(), Lost);
+  });
+
+  test('a wait has a limit also if the agent hangs', async (t) => {
+    const { at, hang } = await proxy(t);
+    hang();
+    const behind = connect(at);
+    behind.patience = 200;
+    await assert.rejects(behind.mutex('/node/hangs', { wait: '100ms' }).acquire(), Unavailable);
+  });
+
   test('one process is inside at a time', async (t) => {
     const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tierlock-')), 'count');
     fs.writeFileSync(file, '0');

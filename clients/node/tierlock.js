@@ -76,6 +76,7 @@ class Locks {
   constructor(socketPath) {
     this.socketPath = socketPath;
     this.agent = new http.Agent({ keepAlive: true });
+    this.patience = PATIENCE;
     this.holds = new Set();
     this.users = 0; // holds and waits
     this.every = 1000; // the milliseconds between two renewals
@@ -122,7 +123,7 @@ class Locks {
           else reject(refusal(answer.statusCode, data));
         });
       }, reject);
-      r.setTimeout(PATIENCE, () => r.destroy(new Error('no answer')));
+      r.setTimeout(this.patience, () => r.destroy(new Error('no answer')));
       r.end(body);
     });
   }
@@ -160,10 +161,17 @@ class Locks {
   }
 }
 
+// milliseconds returns the length of a duration such as '1m30s'. The agent refuses what is none.
+function milliseconds(duration) {
+  const units = { h: 3600e3, m: 60e3, s: 1e3, ms: 1 };
+  return [...String(duration).matchAll(/([\d.]+)(ms|[smh])/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+}
+
 // Something that can be acquired.
 class Lock {
   constructor(locks, paths, kind, { wait, listen, label }) {
     this.locks = locks;
+    this.wait = wait;
     this.query = [].concat(paths).map((path) => ['path', path]);
     for (const [name, value] of Object.entries({ ...kind, wait, listen, label })) if (value !== undefined) this.query.push([name, String(value)]);
   }
@@ -189,12 +197,17 @@ class Lock {
             for (let end; answer.statusCode === 200 && (end = rest.indexOf('\n')) >= 0; rest = rest.slice(end + 1)) {
               const said = JSON.parse(rest.slice(0, end));
               if (hold) hold.hear(said);
-              else resolve(hold = new Hold(locks, r, said, sent));
+              else {
+                r.setTimeout(0);
+                resolve(hold = new Hold(locks, r, said, sent));
+              }
             }
           });
           answer.on('error', ended);
           answer.on('end', ended);
         }, reject);
+        // An agent that hangs does not end the wait.
+        if (this.wait !== undefined) r.setTimeout(milliseconds(this.wait) + locks.patience, () => r.destroy(new Error('no answer')));
         r.end();
       });
       // After a long wait the validity has to begin anew. An earlier renewal does not count: if it did not name this hold, and the agent
