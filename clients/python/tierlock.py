@@ -4,93 +4,108 @@
     with locks.mutex("/jobs/report", wait=10) as hold:
         write_report(token=hold.token)
 
-This file needs only Python 3.9. All objects may be used by several threads. README.md says what is not promised.
+This file needs only Python 3.9. All objects are safe for threads. README.md says what is not promised.
 """
 
-import http.client
+import functools
 import itertools
 import json
 import os
+import selectors
 import socket
 import threading
 import time
 import weakref
 from urllib.parse import urlencode
 
-PATIENCE = 10.0  # the seconds in which the agent has to answer a request that does not wait for a lock
-BATCH = 50  # how many holds one request renews
+__all__ = ["connect", "LockError", "Locked", "WaitLimit", "Lost", "Forbidden", "Unavailable", "Ambiguous"]
+
+PATIENCE = 10.0  # how many seconds an answer may take, in addition to the wait for a lock
+BATCH = 64  # how many holds one request can renew
+RELEASED, FORKED = "it was released", "it belongs to the process that acquired it, and not to a forked child"
 
 if hasattr(time, "CLOCK_BOOTTIME"):
-
-    def clock():
-        return time.clock_gettime(time.CLOCK_BOOTTIME)  # counts the sleep of the machine
+    clock = functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)  # counts the sleep of the machine
 else:
-    clock = time.monotonic  # may not count the sleep of the machine
+    clock = time.monotonic  # does not count it on every system
 
 
 class LockError(Exception):
-    """The base of all errors. code is the code of the agent, or "" if the agent did not answer."""
+    """The base of all errors here, and the error of a request that can never succeed. code is the agent's, if the agent refused."""
 
     def __init__(self, text, code=""):
         super().__init__(text)
         self.code = code
 
 
-def error(name, text):
-    return type(name, (LockError,), {"__doc__": text, "__module__": __name__})
+Locked = type("Locked", (LockError,), {"__doc__": "The lock is taken, and wait is 0."})
+WaitLimit = type("WaitLimit", (LockError,), {"__doc__": "The lock was taken for as long as wait allows."})
+Lost = type("Lost", (LockError,), {"__doc__": "The hold has ended. Another client may have the lock."})
+Forbidden = type("Forbidden", (LockError,), {"__doc__": "The allow file does not permit it, or the hold belongs to another process."})
+Unavailable = type("Unavailable", (LockError,), {"__doc__": "The agent or the store does not answer, or refuses requests for now."})
+Ambiguous = type("Ambiguous", (LockError,), {"__doc__": "A write of the value may have taken effect, or may yet."})
 
-
-Locked = error("Locked", "wait is 0, and the lock is taken.")
-WaitLimit = error("WaitLimit", "The lock was not free within the time of wait.")
-Lost = error("Lost", "The hold has ended. Another client may have the lock.")
-Forbidden = error("Forbidden", "The allow file of the agent does not permit it, or the hold belongs to another process.")
-Unavailable = error("Unavailable", "The agent or the store cannot be reached, or refuses requests for now.")
-Ambiguous = error("Ambiguous", "A save may have taken effect, or may yet take effect while the hold lasts.")
-
-ERRORS = {"locked": Locked, "wait_limit": WaitLimit, "lost": Lost, "unknown_id": Lost, "forbidden": Forbidden,
-          "ambiguous": Ambiguous, "unavailable": Unavailable, "grace_period": Unavailable, "closing": Unavailable, "too_many": Unavailable}
-
-
-class Connection(http.client.HTTPConnection):
-    """A connection to the socket of the agent."""
-
-    def __init__(self, address):
-        super().__init__("agent", timeout=PATIENCE)
-        self.address = address
-
-    def connect(self):
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.address)
-
-    def hang_up(self):
-        """Ends the connection, also while another thread reads from it."""
-        try:
-            self.sock.shutdown(socket.SHUT_RDWR)
-        except (OSError, AttributeError):
-            pass
-        self.close()
-
-
-def refusal(answer, text):
-    try:
-        said = json.loads(text)
-    except ValueError:
-        said = {"code": "failed", "error": f"status {answer.status}"}
-    return ERRORS.get(said["code"], LockError)(said["error"], said["code"])
+ERRORS = {"locked": Locked, "wait_limit": WaitLimit, "lost": Lost, "unknown_id": Lost, "forbidden": Forbidden, "ambiguous": Ambiguous,
+          "unavailable": Unavailable, "grace_period": Unavailable, "closing": Unavailable, "too_many": Unavailable}
 
 
 def connect(address):
-    """Returns the locks of the agent at a Unix socket. Sends nothing: the first request connects."""
+    """Returns the Locks of the agent at the path of its Unix socket. Connections are opened when requests need them."""
     return Locks(address)
 
 
-class Locks:
-    """The locks of an agent. Its methods return a Lock: use it in a with statement, or call acquire and release.
+class Connection:
+    """One HTTP/1.1 connection. http.client blocks until an answer is complete; the background thread must not block."""
 
-    wait is the limit of the wait in seconds: None is no limit, and 0 does not wait. listen is "contended", "revoke", or both with a comma.
-    label is a text that operators see.
-    """
+    everywhere = weakref.WeakSet()
+
+    def __init__(self, address):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        Connection.everywhere.add(self)
+        self.sock.settimeout(PATIENCE)
+        self.sock.connect(address)
+
+    def send(self, method, target, body):
+        self.status, self.headers, self.raw, self.text, self.done = 0, {}, b"", b"", False
+        self.sock.settimeout(PATIENCE)
+        self.sock.sendall(f"{method} {target} HTTP/1.1\r\nHost: agent\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    def receive(self):
+        """Reads once. Then text is the part of the body that has arrived, and done says whether the answer is complete."""
+        data = self.sock.recv(65536)
+        if not data:
+            raise ConnectionError("the agent has closed the connection")
+        self.raw += data
+        if not self.status:
+            head, end, rest = self.raw.partition(b"\r\n\r\n")
+            if not end:
+                return
+            first, *fields = head.decode("latin-1").split("\r\n")
+            self.status, self.raw = int(first.split()[1]), rest
+            self.headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+        if self.headers.get("transfer-encoding") != "chunked":
+            self.text, self.done = self.raw, len(self.raw) >= int(self.headers.get("content-length", 0))
+        while not self.done:  # a chunk is its length, a line end, its data, and a line end; the last one is empty
+            size, end, rest = self.raw.partition(b"\r\n")
+            length = int(size, 16) if end else 0
+            if not end or len(rest) < length + 2:
+                return
+            self.text, self.raw, self.done = self.text + rest[:length], rest[length + 2:], length == 0
+
+    def wait(self, limit, first_line=False):
+        """Reads until the answer is complete, or has a first line. If limit is None, there is no limit."""
+        end = None if limit is None else time.monotonic() + limit
+        while not self.done and not (first_line and self.status == 200 and b"\n" in self.text):
+            self.sock.settimeout(None if end is None else max(end - time.monotonic(), 0.001))
+            self.receive()
+
+    def lines(self):
+        *lines, self.text = self.text.split(b"\n")
+        return lines
+
+
+class Locks:
+    """The locks of one agent, as connect returns them."""
 
     everywhere = weakref.WeakSet()
 
@@ -100,152 +115,211 @@ class Locks:
         Locks.everywhere.add(self)
 
     def begin(self):
-        self.mutex_of_state = threading.Lock()  # guards the fields below; never held during a request
-        self.spare = []  # connections without a request
-        self.holds = set()
-        self.users = 0  # holds and waits
-        self.every = 1.0  # the seconds between two renewals
-        self.renewer = None  # the thread that renews, while there is a hold or a wait
+        self.guard = threading.Lock()  # guards the fields below and the end of each hold; no thread waits for the agent under it
+        self.thread, self.selector, self.bell, self.wakes = None, None, (), 0.0
+        self.holds, self.fresh, self.renewals, self.idle, self.every = set(), False, {}, [], 1.0
 
     def mutex(self, *paths, **options):
-        """Returns the mutex at a path. Several paths are acquired all or none."""
-        return Lock(self, [("path", path) for path in paths], **options)
+        """Returns the mutex at the path, or those at several paths, to be acquired together. Options: wait in seconds (0 tries once,
+        None has no limit), listen="contended,revoke" for these events of the hold, and label, which operators see."""
+        return Lock(self, paths, {}, **options)
 
     def reader(self, *paths, **options):
-        """Returns the reading side of the reader/writer lock at a path."""
-        return Lock(self, [("path", path) for path in paths] + [("mode", "read")], **options)
+        """Returns the reader of the reader/writer lock at the path. It has the options of mutex."""
+        return Lock(self, paths, {"mode": "read"}, **options)
 
     def writer(self, *paths, **options):
-        """Returns the writing side of the reader/writer lock at a path."""
-        return Lock(self, [("path", path) for path in paths] + [("mode", "write")], **options)
+        """Returns the writer of the reader/writer lock at the path. It has the options of mutex."""
+        return Lock(self, paths, {"mode": "write"}, **options)
 
     def semaphore(self, path, permits, of, **options):
-        """Returns a claim on some of the permits of the semaphore at a path."""
-        return Lock(self, [("path", path), ("permits", permits), ("of", of)], **options)
+        """Returns some of the permits that the semaphore at the path has. It has the options of mutex, but no revoke."""
+        return Lock(self, [path], {"permits": permits, "of": of}, **options)
 
     def load(self, path):
-        """Returns the value beside the lock and the token of the hold that saved it, or None. Blocks while the store cannot be reached."""
+        """Returns the value beside the lock, and the token of the hold that saved it. Returns None if no value was saved."""
         try:
-            answer, data = self.ask("GET", "value", [("path", path)])
+            _, value, headers = self.ask("GET", "value", {"path": path})
         except LockError as err:
             if err.code == "no_value":
                 return None
             raise
-        return data, int(answer.headers["Tierlock-Token"])
+        return value, int(headers["tierlock-token"])
 
-    def ask(self, method, what, query, body=None, lost_answer=Unavailable, patience=PATIENCE):
-        """Sends a request and returns the answer. A request that was sent, but not answered, raises lost_answer."""
-        with self.mutex_of_state:
-            conn = self.spare.pop() if self.spare else Connection(self.address)
+    def send(self, method, target, body=b""):
+        """Sends a request. Returns a time before it was sent, and its connection."""
+        sent = clock()
+        with self.guard:
+            conn = self.idle.pop() if self.idle else None
         try:
-            conn.timeout = patience
-            if conn.sock:
-                conn.sock.settimeout(patience)
-            try:
-                conn.request(method, f"/v1/{what}?{urlencode(query)}", body)
-                answer = conn.getresponse()
-            except (http.client.RemoteDisconnected, BrokenPipeError):  # the agent has closed an idle connection
-                conn.close()
-                conn.request(method, f"/v1/{what}?{urlencode(query)}", body)
-                answer = conn.getresponse()
-            data = answer.read()
-        except (OSError, http.client.HTTPException) as err:
-            conn.close()
-            raise lost_answer(f"the agent at {self.address}: {err or type(err).__name__}") from err
-        with self.mutex_of_state:
-            self.spare.append(conn)
-        if answer.status != 200:
-            raise refusal(answer, data)
-        return answer, data
-
-    def use(self, more):
-        """Counts holds and waits. The first one starts the renewals."""
-        with self.mutex_of_state:
-            self.users += more
-            if self.users and not self.renewer:
-                self.renewer = threading.Thread(target=self.keep, name="tierlock", daemon=True)
-                self.renewer.start()
-
-    def keep(self):
-        """Renews the holds, and ends those that are not valid any more."""
-        due = 0.0
-        while True:
-            with self.mutex_of_state:
-                holds = list(self.holds)
-                if not self.users:
-                    self.renewer = None
-                    return
-            if holds and clock() >= due:
+            if conn:
                 try:
-                    self.renew(holds)
-                except LockError:
-                    pass  # the next try follows; without an answer the holds end by the clock
-                due = clock() + self.every
-            for hold in holds:
-                if hold.remaining() <= 0:
-                    hold.lose(Lost("the agent has not answered in time"))
-            time.sleep(min(self.every / 4, 0.05))
+                    conn.send(method, target, body)
+                    return sent, conn
+                except OSError:  # the agent closed the idle connection, so it does not execute the request
+                    conn.sock.close()
+            conn = Connection(self.address)
+            conn.send(method, target, body)
+            return sent, conn
+        except OSError as err:
+            raise Unavailable(f"{self.address}: {err}") from err
 
-    def renew(self, holds):
-        for first in range(0, len(holds), BATCH):
-            some = holds[first:first + BATCH]
-            sent = clock()
-            # This thread also ends the holds, so it does not wait for the answer until after the end of one.
-            patience = min([PATIENCE] + [max(hold.until - sent, 0.01) for hold in self.holds])
-            said = json.loads(self.ask("POST", "renew", [("id", hold.id) for hold in some], patience=patience)[1])
-            self.every = said["renew_ms"] / 1000
-            for hold in some:
-                if hold.id in said.get("ended", ()):
-                    hold.lose(Lost("the agent has ended the hold"))
-                else:
-                    hold.extend(sent + said["valid_ms"] / 1000)
+    def ask(self, method, what, query, body=b"", unanswered=Unavailable):
+        """Sends a request and waits for the answer. Raises unanswered if the agent may have executed the request and does not say so."""
+        sent, conn = self.send(method, f"/v1/{what}?{urlencode(query, doseq=True)}", body)
+        try:
+            conn.wait(PATIENCE)
+            return (sent, *self.answer(conn))
+        except (OSError, ValueError, KeyError) as err:
+            conn.sock.close()
+            raise unanswered(f"{self.address}: {err or type(err).__name__}") from err
+
+    def answer(self, conn):
+        """Returns the body and the headers of a complete answer, or raises its error. The connection can then serve other requests."""
+        text, headers, refusal = conn.text, conn.headers, None
+        if conn.status != 200:
+            said = json.loads(text)
+            refusal = ERRORS.get(said["code"], LockError)(said["error"], said["code"])
+        with self.guard:
+            self.idle.append(conn)
+        if refusal:
+            raise refusal
+        return text, headers
+
+    def keep(self, hold):
+        """Makes the background thread renew a hold and read its events."""
+        hold.conn.sock.setblocking(False)
+        with self.guard:
+            if not self.thread:
+                self.selector, self.bell = selectors.DefaultSelector(), socket.socketpair()
+                self.selector.register(self.bell[0], selectors.EVENT_READ, functools.partial(self.bell[0].recv, 4096))
+                thread = threading.Thread(target=self.work, name="tierlock", daemon=True)
+                thread.start()
+                self.thread = thread
+            self.selector.register(hold.conn.sock, selectors.EVENT_READ, hold.hear)
+            self.holds.add(hold)
+            self.fresh = True
+            if hold.until < self.wakes:
+                self.bell[1].send(b".")
+
+    def work(self):
+        """The background thread. It ends after a time between two renewals in which there was no hold."""
+        due = clock() + self.every
+        try:
+            while True:
+                now = clock()
+                with self.guard:
+                    if now >= due and not self.holds and not self.fresh:
+                        return self.rest()
+                    holds = list(self.holds)
+                    self.wakes = min([max(due, now)] + [hold.until for hold in holds])
+                for hold in holds:
+                    if hold.until <= now:
+                        hold.lose("it was not renewed in time")
+                if now >= due:
+                    due, self.fresh = now + self.every, False
+                    self.renew(holds, now)
+                    continue
+                for key, _ in self.selector.select(max(self.wakes - now, 0)):
+                    key.data()
+        except BaseException:
+            with self.guard:
+                holds = self.rest()
+            for hold in holds:
+                hold.lose("the background thread has failed")
+            raise
+
+    def rest(self):
+        """Closes what the background thread needs, under guard. Returns the holds that are left."""
+        for closed in [*self.bell, self.selector, *(conn.sock for conn in [*self.idle, *self.renewals])]:
+            closed.close()
+        holds, self.holds, self.idle, self.renewals, self.thread = self.holds, set(), [], {}, None
+        return holds
+
+    def renew(self, holds, now):
+        """Sends renewals. A new one does not wait for the answer to an earlier one."""
+        for conn in [conn for conn, sent in self.renewals.items() if sent + PATIENCE < now]:
+            self.finish(conn).close()
+        for some in (holds[first:first + BATCH] for first in range(0, len(holds), BATCH)):
+            try:
+                sent, conn = self.send("POST", "/v1/renew?" + urlencode([("id", hold.id) for hold in some]))
+            except Unavailable:
+                return  # without an answer the holds end by the clock
+            conn.sock.setblocking(False)
+            self.renewals[conn] = sent
+            self.selector.register(conn.sock, selectors.EVENT_READ, functools.partial(self.renewed, conn, sent, some))
+
+    def finish(self, conn):
+        self.selector.unregister(conn.sock)
+        del self.renewals[conn]
+        return conn.sock
+
+    def renewed(self, conn, sent, holds):
+        try:
+            conn.receive()
+            if conn.done:
+                self.finish(conn)
+                said = json.loads(self.answer(conn)[0])
+                self.every = said["renew_ms"] / 1000
+                for hold in holds:
+                    if hold.id in said.get("ended", ()):
+                        hold.lose("the agent has ended it")
+                    elif hold.remaining() > 0:  # a hold that has expired stays lost
+                        hold.until = max(hold.until, sent + said["valid_ms"] / 1000)
+        except BlockingIOError:
+            pass
+        except LockError:
+            pass  # the agent refuses to renew for now
+        except (OSError, ValueError, KeyError):
+            if conn in self.renewals:
+                self.finish(conn)
+            conn.sock.close()
 
 
 class Lock:
-    """Something that can be acquired. A with statement releases it; after an exception it releases it as unsettled."""
+    """What can be acquired, any number of times. A with statement acquires and releases it."""
 
-    def __init__(self, locks, query, wait=None, listen="", label=""):
-        limit = [] if wait is None else [("wait", f"{max(int(wait * 1000), 0 if wait <= 0 else 1)}ms" if wait > 0 else "0")]
-        extra = [(name, value) for name, value in (("listen", listen), ("label", label)) if value]
-        self.locks, self.query, self.inside = locks, query + limit + extra, threading.local()
-        self.limit = None if wait is None else max(wait, 0) + PATIENCE  # an agent that hangs does not end the wait
+    def __init__(self, locks, paths, kind, wait=None, listen="", label=""):
+        options = {"wait": None if wait is None else f"{wait:f}s", "listen": listen, "label": label}
+        query = {"path": paths, **kind, **{name: value for name, value in options.items() if value}}
+        self.locks, self.name, self.limit = locks, " ".join(paths), None if wait is None else wait + PATIENCE
+        self.target, self.inside = "/v1/hold?" + urlencode(query, doseq=True), threading.local()
 
     def acquire(self):
-        """Blocks until the lock is acquired, and returns the Hold. Raises Locked, WaitLimit, Unavailable, Forbidden or LockError."""
-        locks, conn = self.locks, Connection(self.locks.address)
-        locks.use(1)
+        """Waits, and returns a Hold that the caller has to release. Raises Locked, WaitLimit, Forbidden, Unavailable or LockError. Raises
+        Lost if this process was stopped when it got the lock, for so long that the lock is lost again."""
+        sent, conn = self.locks.send("POST", self.target)
         try:
-            sent = clock()
-            conn.connect()
-            conn.sock.settimeout(self.limit)
-            conn.request("POST", "/v1/hold?" + urlencode(self.query))
-            answer = conn.getresponse()
-            conn.sock.settimeout(None)
-            if answer.status != 200:
-                raise refusal(answer, answer.read())
-            hold = Hold(locks, conn, answer, json.loads(answer.readline()), sent)
-            # After a long wait the validity has to begin anew. An earlier renewal does not count: if it did not name this hold, and the agent
-            # granted the lock before it arrived, then it renewed nothing.
-            if clock() - sent > locks.every:
-                locks.renew([hold])
-            hold.check()
-        except (OSError, http.client.HTTPException, ValueError) as err:
-            conn.hang_up()
-            locks.use(-1)
-            raise Unavailable(f"the agent at {locks.address}: {err or type(err).__name__}") from err
-        except BaseException:  # also KeyboardInterrupt: the end of the connection leaves the queue
-            conn.hang_up()
-            locks.use(-1)
+            conn.wait(self.limit, first_line=True)
+            if conn.status == 200:
+                line, _, conn.text = conn.text.partition(b"\n")
+                said = valid = json.loads(line)
+                if clock() >= sent + said["renew_ms"] / 1000:  # after a long wait the validity has to begin anew
+                    sent, text, _ = self.locks.ask("POST", "renew", {"id": said["id"]})
+                    valid = json.loads(text)
+                    if valid.get("ended"):
+                        raise Lost(f"{self.name}: this process was stopped when it got the lock")
+                hold = Hold(self.locks, conn, self.name, said, sent + valid["valid_ms"] / 1000)
+                self.locks.every = valid["renew_ms"] / 1000
+                hold.tell(conn.lines())
+                hold.check()
+                self.locks.keep(hold)
+                return hold
+        except (OSError, ValueError, KeyError) as err:
+            conn.sock.close()
+            raise Unavailable(f"{self.locks.address}: {err or type(err).__name__}") from err
+        except BaseException:  # KeyboardInterrupt, for example: the end of the connection ends the wait, or the hold
+            conn.sock.close()
             raise
-        hold.start()
-        return hold
+        self.locks.answer(conn)
+        raise Unavailable(f"{self.locks.address}: status {conn.status}")
 
     def __enter__(self):
         hold = self.acquire()
         self.inside.holds = getattr(self.inside, "holds", []) + [hold]
         return hold
 
-    def __exit__(self, kind, value, trace):
+    def __exit__(self, kind, error, trace):
         hold = self.inside.holds.pop()
         if kind is None:
             hold.release()
@@ -257,111 +331,110 @@ class Lock:
 
 
 class Hold:
-    """What an acquisition holds. token grows from owner to owner; with several paths, tokens has one per path."""
+    """A lock that is held. token is the fencing token; for several paths, tokens has the token of each. lost, contended and
+    revoke_requested are events that other threads can wait for."""
 
-    def __init__(self, locks, conn, answer, said, sent):
-        self.locks, self.conn, self.answer, self.pid = locks, conn, answer, os.getpid()
-        self.id, self.token = said["id"], int(said.get("token", 0))
+    def __init__(self, locks, conn, name, said, until):
+        self.locks, self.conn, self.name, self.id, self.until, self.cause = locks, conn, name, said["id"], until, ""
+        self.token = int(said["token"]) if "token" in said else None
         self.tokens = {path: int(token) for path, token in said.get("tokens", {}).items()}
         self.lost, self.contended, self.revoke_requested = threading.Event(), threading.Event(), threading.Event()
-        self.loss, self.released, self.guard = None, False, threading.Lock()
-        self.turns = itertools.count(1)  # a write that arrives late does not undo a later one
-        self.until = sent + said["valid_ms"] / 1000
-        locks.every = said["renew_ms"] / 1000
-
-    def start(self):
-        with self.locks.mutex_of_state:
-            self.locks.holds.add(self)
-        threading.Thread(target=self.listen, name="tierlock " + self.id, daemon=True).start()
-
-    def listen(self):
-        """Reads the events of the stream."""
-        loss = "the connection to the agent has ended"
-        try:
-            for line in iter(self.answer.readline, b""):
-                said = json.loads(line)
-                if said["event"] == "contended":
-                    self.contended.set()
-                elif said["event"] == "revoke":
-                    self.revoke_requested.set()
-                elif said["event"] == "lost":
-                    loss = said["error"]
-                    break
-        except (OSError, http.client.HTTPException, ValueError, AttributeError):
-            pass
-        self.lose(Lost(loss))
-
-    def extend(self, until):
-        with self.guard:
-            self.until = max(self.until, until)
+        self.turns = itertools.count(1)
 
     def remaining(self):
-        """Returns for how many seconds the hold is valid if it is not renewed again; 0 or less if it has ended."""
-        return 0.0 if self.loss or self.released or os.getpid() != self.pid else self.until - clock()
+        """Returns for how many seconds the hold is valid without a renewal, or 0 if it has ended."""
+        return 0 if self.cause else max(self.until - clock(), 0)
 
     def check(self):
-        """Raises Lost unless the hold is valid now. Sends nothing. Call it before each step that must not come too late."""
-        self.own()
-        if self.released:
-            raise Lost("the hold was released")
-        if self.remaining() <= 0:
-            self.lose(Lost("the agent has not answered in time"))
-        if self.loss:
-            raise self.loss
+        """Raises Lost unless the hold is valid now, by the clock, without a request. Raises Forbidden in a forked child."""
+        if not self.cause and self.until <= clock():
+            self.lose("it was not renewed in time")
+        if self.cause:
+            raise (Forbidden if self.cause == FORKED else Lost)(f"{self.name}: {self.cause}")
 
-    def own(self):
-        if os.getpid() != self.pid:
-            raise Forbidden("the hold belongs to the process that acquired it, and not to a forked child", "forbidden")
+    def end(self, cause):
+        """Ends the hold once. Returns false if it had ended before."""
+        with self.locks.guard:
+            if self.cause:
+                return False
+            self.cause = cause
+            if self in self.locks.holds:
+                self.locks.holds.remove(self)
+                self.locks.selector.unregister(self.conn.sock)
+            return True
 
-    def lose(self, loss):
-        with self.guard:
-            if self.released or self.loss:
-                return
-            self.loss = loss
-        self.lost.set()
-        self.conn.hang_up()
+    def lose(self, cause):
+        if self.end(cause):
+            self.conn.sock.close()
+            self.lost.set()
+
+    def hear(self):
+        """Reads events, in the background thread. The guard keeps release from reading at the same time."""
+        try:
+            with self.locks.guard:
+                if self.cause:
+                    return
+                self.conn.receive()
+                lines = self.conn.lines()
+            self.tell(lines)
+        except BlockingIOError:
+            pass
+        except (OSError, ValueError, KeyError) as err:
+            self.lose(f"the connection to the agent has ended: {err}")
+
+    def tell(self, lines):
+        for said in map(json.loads, lines):
+            if said["event"] == "lost":
+                self.lose(said["error"])
+            elif said["event"] in ("contended", "revoke"):
+                (self.contended if said["event"] == "contended" else self.revoke_requested).set()
+        if self.conn.done:
+            self.lose("the agent has ended it")
 
     def save(self, data):
-        """Saves up to 16 KiB beside the lock, while the lock is held. Raises Ambiguous if the outcome is unknown."""
+        """Saves up to 16 KiB beside the lock. Raises Lost if the hold was lost before, and Ambiguous if the outcome is unknown."""
         self.check()
-        self.locks.ask("PUT", "value", [("id", self.id), ("turn", next(self.turns))], data, Ambiguous)
+        self.locks.ask("PUT", "value", {"id": self.id, "turn": next(self.turns)}, data, Ambiguous)
 
     def forget(self):
-        """Removes the value beside the lock."""
+        """Removes the value beside the lock. Its errors are those of save."""
         self.check()
-        self.locks.ask("DELETE", "value", [("id", self.id), ("turn", next(self.turns))], None, Ambiguous)
+        self.locks.ask("DELETE", "value", {"id": self.id, "turn": next(self.turns)}, b"", Ambiguous)
 
     def downgrade(self):
-        """Makes a writer a reader."""
+        """Turns a writer into a reader."""
         self.check()
-        self.locks.ask("POST", "downgrade", [("id", self.id)])
+        self.locks.ask("POST", "downgrade", {"id": self.id})
 
     def release(self, unsettled=False):
-        """Releases the lock. Pass unsettled=True if a write may still be under way: the next owner then has a higher token. Raises Lost if
-        the lock was lost before. After any result the hold has ended."""
-        self.own()
-        with self.guard:
-            if self.released:
-                raise Lost("the hold was released before")
-            loss, self.released = self.loss, True
-        with self.locks.mutex_of_state:
-            self.locks.holds.discard(self)
+        """Ends the hold: every write under it was answered. Pass unsettled=True if one may be under way; the next owner then gets a higher
+        token. Raises Lost if the hold was lost before, or the agent does not confirm the release. In all cases the hold has ended."""
+        self.check()
+        if not self.end(RELEASED):
+            self.check()
         try:
-            if loss or self.until <= clock():
-                raise loss or Lost("the agent has not answered in time")
-            self.locks.ask("POST", "release", [("id", self.id)] + [("unsettled", 1)] * unsettled)
-        finally:
-            self.conn.hang_up()  # ends the hold if the agent has not answered
-            self.locks.use(-1)
+            self.locks.ask("POST", "release", {"id": self.id, **({"unsettled": 1} if unsettled else {})}, unanswered=Lost)
+            self.conn.wait(PATIENCE)  # after the event released, the connection can serve other requests
+            self.locks.answer(self.conn)
+        except (OSError, ValueError):
+            self.conn.sock.close()  # the release was confirmed
+        except BaseException:
+            self.conn.sock.close()  # the end of the connection ends the hold
+            raise
 
 
 def forked():
-    """Drops what a child has inherited. Closing its copies of the connections does not end them: the parent has them, too."""
+    """Drops what a child has inherited. close leaves the connections of the parent alone; shutdown would end them."""
+    for conn in list(Connection.everywhere):
+        conn.sock.close()
     for locks in list(Locks.everywhere):
-        for conn in [hold.conn for hold in locks.holds] + locks.spare:
-            if conn.sock:
-                os.close(conn.sock.detach())
+        holds, closed = locks.holds, [*locks.bell, locks.selector] if locks.thread else []
         locks.begin()
+        for hold in holds:
+            hold.cause, hold.lost = FORKED, threading.Event()
+            hold.lost.set()
+        for one in closed:
+            one.close()
 
 
 if hasattr(os, "register_at_fork"):
