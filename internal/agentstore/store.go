@@ -32,6 +32,7 @@ type store struct {
 	names  atomic.Int64
 	clock  atomic.Int64 // orders the views of contenders
 	lease  atomic.Int64 // a time.Duration
+	serial atomic.Int64 // of the newest renewal that the agent has answered
 	beaten atomic.Int64 // when the newest renewal was sent that the agent has answered, on the clock of the leases
 
 	all sync.WaitGroup // the goroutines of the streams
@@ -262,34 +263,51 @@ func (s *store) beat(ctx context.Context, c queue.Command) queue.Answer {
 		return queue.Answer{Outcome: queue.Expired, Err: errors.New("the agent was not reached for a whole lease")}
 	}
 	holds := make(map[string]queue.Ref)
-	var ids []string
-	for _, ref := range c.Among {
-		if one := s.find(ref.ID); one != nil && one.hold() != "" {
-			holds[one.hold()] = ref
-			ids = append(ids, one.hold())
+	unnamed := func() (ids []string) { // the holds that no request has named
+		for _, ref := range c.Among {
+			one := s.find(ref.ID)
+			if one == nil || len(ids) == atOnce {
+				continue
+			}
+			if id := one.hold(); id != "" && holds[id] == (queue.Ref{}) {
+				holds[id] = ref
+				ids = append(ids, id)
+			}
 		}
+		return ids
 	}
 	all := queue.Answer{Outcome: queue.Done}
-	for first := true; first || len(ids) > 0; first = false {
-		some := ids[:min(len(ids), atOnce)]
-		ids = ids[len(some):]
-		var renewed struct {
-			Ended []string `json:"ended"`
-			condition
-		}
-		sent := time.Now()
-		a := s.send(ctx, http.MethodPost, "renew", url.Values{"id": some}, nil, &renewed)
+	// A hold that begins during a request is named by the next one, or its stream sees the new serial.
+	for ids, first := unnamed(), true; first || len(ids) > 0; ids, first = unnamed(), false {
+		renewed, a := s.renew(ctx, ids)
 		if a.Outcome != queue.Done {
 			a.Views = all.Views
 			return a
 		}
-		all.Away = cmp.Or(all.Away, s.note(renewed.condition, sent))
+		all.Away = cmp.Or(all.Away, a.Away)
 		for _, id := range renewed.Ended {
 			all.Views = append(all.Views, s.gone(holds[id], second.Lost(second.BySession, "the agent has ended the hold")))
 		}
+		s.serial.Store(renewed.Serial)
 	}
 	s.beaten.Store(int64(begun))
 	return all
+}
+
+// A renewal is the answer to a request to renew.
+type renewal struct {
+	Serial int64    `json:"serial"`
+	Ended  []string `json:"ended"`
+	condition
+}
+
+// renew renews the holds with these ids. Away, of the answer, says why the agent cannot use the store.
+func (s *store) renew(ctx context.Context, ids []string) (renewed renewal, a queue.Answer) {
+	sent := time.Now()
+	if a = s.send(ctx, http.MethodPost, "renew", url.Values{"id": ids}, nil, &renewed); a.Outcome == queue.Done {
+		a.Away = s.note(renewed.condition, sent)
+	}
+	return renewed, a
 }
 
 func (s *store) look(c queue.Command) queue.Answer {

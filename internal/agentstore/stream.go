@@ -3,6 +3,7 @@ package agentstore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -31,6 +32,7 @@ type stream struct {
 // An event is a line of the stream.
 type event struct {
 	Event, ID, Token, Cause, Error string
+	Serial                         int64
 }
 
 // promptly is how long an Enter waits for the grant before it reports that the contender waits.
@@ -139,7 +141,10 @@ func (one *stream) run(ctx context.Context, query url.Values) {
 		}
 		switch e.Event {
 		case "acquired":
-			one.granted(e)
+			if a := one.granted(ctx, e); a.Outcome != queue.Done {
+				one.refuse(a)
+				return
+			}
 		case "contended":
 			one.tell(one.change(func(v *queue.View) { v.Behind = true }))
 		case "revoke":
@@ -156,10 +161,23 @@ func (one *stream) run(ctx context.Context, query url.Values) {
 	}
 }
 
-// granted makes the contender a holder.
-func (one *stream) granted(e event) {
+// granted makes the contender a holder. The lease of this process counts from its newest answered renewal. If that arrived after the hold
+// had begun, and did not name it, the agent may end the hold before the lease. The hold is then renewed first.
+func (one *stream) granted(ctx context.Context, e event) (a queue.Answer) {
+	a.Outcome = queue.Done
+	one.name(e.ID) // before the serial is read, since a renewal sets the serial and then looks for ids
+	if e.Serial < one.store.serial.Load() {
+		var renewed renewal
+		renewed, a = one.store.renew(ctx, []string{e.ID})
+		if a.Outcome == queue.Done && len(renewed.Ended) > 0 {
+			a = queue.Answer{Outcome: queue.Failed, Err: errors.New("the agent has ended the hold")}
+		}
+		if a.Outcome != queue.Done {
+			one.name("")
+			return a
+		}
+	}
 	v := one.change(func(v *queue.View) {
-		one.id = e.ID
 		v.Token, _ = strconv.ParseInt(e.Token, 10, 64) // an agent sends a number
 		v.Has, v.Ahead = true, 0
 		v.Reader = true // Share need not wait until the next contender is a reader: the agent sees to it that readers of all hosts get in
@@ -167,6 +185,14 @@ func (one *stream) granted(e event) {
 	one.refusal.Outcome = queue.Done
 	close(one.decided)
 	one.tell(v)
+	return a
+}
+
+// name records the id of the hold.
+func (one *stream) name(id string) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	one.id = id
 }
 
 // refuse records why the contender does not wait any more. If an Enter has reported before that the contender waits, a notification tells.

@@ -49,6 +49,7 @@ type Agent struct {
 	evict   context.CancelFunc
 
 	connections atomic.Int64
+	renewals    atomic.Int64 // the serial of the newest renewal; it starts with the time of day, above the serials of earlier agents
 
 	mu     sync.Mutex // guards the fields below; never locked during a call of the registry
 	holds  map[string]*hold
@@ -73,6 +74,7 @@ type seat struct {
 // New returns an agent for the locks of a registry. The registry is the agent's: [Agent.Shutdown] closes it.
 func New(locks *tier.Registry, config Config) *Agent {
 	a := &Agent{config: config, locks: locks, clock: clock.New(), holds: make(map[string]*hold), places: make(map[place]map[*seat]bool)}
+	a.renewals.Store(time.Now().UnixMicro())
 	a.evicted, a.evict = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]func(*request) (any, error){

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/retry"
@@ -41,6 +40,8 @@ func parseWish(r *request) (w wish, err error) {
 	switch {
 	case len(w.paths) == 0:
 		r.wrong("the parameter path is missing")
+	case len(slices.Compact(slices.Sorted(slices.Values(w.paths)))) < len(w.paths):
+		r.wrong("a path is given twice")
 	case w.mode != "" && w.mode != "read" && w.mode != "write":
 		r.wrong("mode is %q; want read or write, or none for a mutex", w.mode)
 	case (w.permits == 0) != (w.of == 0):
@@ -124,16 +125,20 @@ type hold struct {
 	peer  *peer
 	seats map[place]*seat
 
-	until atomic.Int64 // when the hold ends without a renewal, on the agent's clock
+	changing sync.Mutex // locked during a change of the tenure by the registry, which may wait for the store; guards the field below
+	ended    bool       // the tenure is being released
 
-	mu       sync.Mutex // guards the fields below
+	mu       sync.Mutex    // guards the fields below; never locked during a call of the registry
+	until    time.Duration // when the hold ends without a renewal, on the agent's clock
+	serial   int64         // of the newest renewal that arrived before the hold began
+	unread   bool          // the client does not read its stream
 	tenure   tenure
-	ended    bool            // the tenure is being released
 	notified map[string]bool // the events that were sent, or will not be sent
 	heeds    map[string]bool // the events for which the client listens
 
-	writing sync.Mutex // makes writes of the value take effect in the order of their arrival; guards the field below
-	turn    int64      // of the last write of the value
+	writing sync.Mutex // makes writes of the value take effect in the order of their arrival; guards the fields below
+	turn    int64      // of the last write of the value that took effect, or may yet
+	doubt   error      // the error of that write if its outcome is unknown
 
 	events chan string
 	over   chan struct{} // closed when the hold has ended
@@ -149,6 +154,7 @@ type event struct {
 	Tokens map[string]string `json:"tokens,omitempty"`
 	Valid  int64             `json:"valid_ms,omitempty"`
 	Renew  int64             `json:"renew_ms,omitempty"`
+	Serial int64             `json:"serial,omitempty"`
 	Cause  string            `json:"cause,omitempty"`
 	Error  string            `json:"error,omitempty"`
 }
@@ -181,19 +187,51 @@ func (a *Agent) hold(w http.ResponseWriter, r *request) error {
 	if err := h.settleIn(ctx); err != nil {
 		return err
 	}
-	h.stream(ctx, w)
+	if !h.stream(ctx, w) {
+		h.outlast(ctx)
+	}
 	return nil
+}
+
+// outlast waits until the client cannot count on the hold any more. The client does not read its stream, so it would not learn of an
+// earlier end. It cannot renew the hold from now on.
+func (h *hold) outlast(ctx context.Context) {
+	h.mu.Lock()
+	h.unread = true
+	h.mu.Unlock()
+	for !h.expired() {
+		timer := time.NewTimer(h.agent.clock.Left(h.expires()))
+		select {
+		case <-timer.C:
+			continue
+		case <-ctx.Done():
+		case <-h.over:
+		}
+		timer.Stop()
+		return
+	}
 }
 
 // settleIn waits until the lease in the store lasts for long enough. It does so already, unless the store was not reached for a while.
 func (h *hold) settleIn(ctx context.Context) error {
-	for !h.valid() {
+	for {
+		h.start()
+		if h.valid() {
+			return nil
+		}
 		if err := cmp.Or(h.held().Err(), retry.Pause(ctx, 10*time.Millisecond)); err != nil {
 			return err
 		}
-		h.renew(h.agent.clock.Now())
 	}
-	return nil
+}
+
+// start makes the time of the hold begin. The client may count on the renewals that arrived before. It does not know the hold yet, so it may
+// not count on a later renewal that does not name the hold.
+func (h *hold) start() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.serial = h.agent.renewals.Load() // read before the clock
+	h.until = h.agent.clock.Now() + h.agent.config.Lease
 }
 
 // sit records that a client waits, and tells the holders that listen.
@@ -248,7 +286,7 @@ func (a *Agent) begin(want *wish, p *peer, seats map[place]*seat, got tenure) *h
 		agent: a, id: rand.Text(), wish: *want, peer: p, seats: seats, tenure: got,
 		notified: make(map[string]bool), heeds: make(map[string]bool), events: make(chan string, 2), over: make(chan struct{}),
 	}
-	h.renew(a.clock.Now())
+	h.start()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.holds[h.id] = h
@@ -258,11 +296,31 @@ func (a *Agent) begin(want *wish, p *peer, seats map[place]*seat, got tenure) *h
 	return h
 }
 
-// renew extends the hold. received is when the request arrived.
-func (h *hold) renew(received time.Duration) { h.until.Store(int64(received + h.agent.config.Lease)) }
+// renew extends the hold, unless it has expired. received is when the request arrived. A request that was overtaken by a later one changes
+// nothing.
+func (h *hold) renew(received time.Duration) (renewed bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.unread || h.agent.clock.Now() >= h.until {
+		return false
+	}
+	h.until = max(h.until, received+h.agent.config.Lease)
+	return true
+}
 
-// expired reports whether the hold was not renewed in time.
-func (h *hold) expired() bool { return h.agent.clock.Now() >= time.Duration(h.until.Load()) }
+// expires returns when the hold ends without a renewal.
+func (h *hold) expires() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.until
+}
+
+// expired reports whether the hold was not renewed in time. It can then not be renewed any more.
+func (h *hold) expired() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.agent.clock.Now() >= h.until
+}
 
 // valid reports whether the client may count on the hold for the time of [Agent.validity]. It may not if the lease of the agent's own
 // session could end earlier, or soon after. The margin in between is the time for the client to stop.
@@ -385,9 +443,9 @@ func (h *hold) yield() {
 func (a *Agent) waits(h *hold) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for at := range h.seats {
+	for at, own := range h.seats {
 		for one := range a.places[at] {
-			if one.hold == nil && !(one.reads && h.wish.reads()) {
+			if one.hold == nil && !(one.reads && own.reads) {
 				return true
 			}
 		}
@@ -395,20 +453,21 @@ func (a *Agent) waits(h *hold) bool {
 	return false
 }
 
-// stream sends the events of the hold until it ends.
-func (h *hold) stream(ctx context.Context, w http.ResponseWriter) {
+// stream sends the events of the hold until it ends. It returns false if the client does not read them.
+func (h *hold) stream(ctx context.Context, w http.ResponseWriter) (read bool) {
 	a, s := h.agent, newStream(w, h.agent.margin())
 	lost := lossOf(h.held())
 	for _, name := range h.wish.listen {
 		h.heed(name)
 	}
 	first := h.tokens()
+	first.Serial = h.serial
 	first.Event, first.ID, first.Valid, first.Renew = "acquired", h.id, a.validity().Milliseconds(), a.renewal()
 	alive := a.clock.Now() + a.margin()
 	evicted := a.evicted.Done()
 	for ok := s.write(first); ok; {
 		now := a.clock.Now()
-		timer := time.NewTimer(max(a.clock.Left(min(alive, time.Duration(h.until.Load()))), 0))
+		timer := time.NewTimer(max(a.clock.Left(min(alive, h.expires())), 0))
 		select {
 		case <-ctx.Done():
 			ok = false
@@ -437,6 +496,7 @@ func (h *hold) stream(ctx context.Context, w http.ResponseWriter) {
 		}
 		timer.Stop()
 	}
+	return !s.failed
 }
 
 // lossOf returns a channel that is closed when t is lost. For a bundle, a release closes the channel, too.
@@ -457,10 +517,10 @@ func (h *hold) end(unsettled bool) error {
 		delete(h.agent.holds, h.id)
 		h.agent.mu.Unlock()
 		h.agent.rise(h.seats)
-		h.mu.Lock()
+		h.changing.Lock()
+		defer h.changing.Unlock()
 		h.ended = true
-		held := h.tenure
-		h.mu.Unlock()
+		held := h.held()
 		if doubtful, ok := held.(interface{ ReleaseUnsettled() error }); ok && unsettled {
 			h.err = doubtful.ReleaseUnsettled()
 		} else {
@@ -491,9 +551,10 @@ func (a *Agent) find(r *request, id string) (*hold, error) {
 
 // A renewal is the answer to a request to renew.
 type renewal struct {
-	Valid int64    `json:"valid_ms"`
-	Renew int64    `json:"renew_ms"`
-	Ended []string `json:"ended,omitempty"`
+	Valid  int64    `json:"valid_ms"`
+	Renew  int64    `json:"renew_ms"`
+	Serial int64    `json:"serial"`
+	Ended  []string `json:"ended,omitempty"`
 	condition
 }
 
@@ -504,7 +565,7 @@ func (a *Agent) renew(r *request) (any, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	answer := renewal{Valid: a.validity().Milliseconds(), Renew: a.renewal()}
+	answer := renewal{Valid: a.validity().Milliseconds(), Renew: a.renewal(), Serial: a.renewals.Add(1)}
 	var renewed []*hold
 	for _, id := range ids {
 		h, err := a.find(r, id)
@@ -521,7 +582,9 @@ func (a *Agent) renew(r *request) (any, error) {
 		}
 	}
 	for _, h := range renewed {
-		h.renew(received)
+		if !h.renew(received) {
+			answer.Ended = append(answer.Ended, h.id)
+		}
 	}
 	if at := a.condition(); at.State != "connected" {
 		answer.condition = at
@@ -579,9 +642,9 @@ func (a *Agent) downgrade(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	writer, ok := h.tenure.(*tier.Hold)
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	writer, ok := h.held().(*tier.Hold)
 	switch {
 	case h.ended:
 		return nil, tier.ErrReleased
@@ -594,7 +657,14 @@ func (a *Agent) downgrade(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.mu.Lock()
 	h.tenure = reader
+	h.mu.Unlock()
+	a.mu.Lock()
+	for _, one := range h.seats {
+		one.reads = true
+	}
+	a.mu.Unlock()
 	return struct{}{}, writer.Release()
 }
 
@@ -603,6 +673,7 @@ type stream struct {
 	w      http.ResponseWriter
 	within time.Duration // for how long a write may block
 	begun  bool
+	failed bool // a write has failed; nothing can be sent after it
 }
 
 func newStream(w http.ResponseWriter, within time.Duration) *stream {
@@ -618,5 +689,6 @@ func (s *stream) write(line any) bool {
 	control := http.NewResponseController(s.w)
 	_ = control.SetWriteDeadline(time.Now().Add(s.within)) // an error shows in the write
 	defer control.SetWriteDeadline(time.Time{})
-	return json.NewEncoder(s.w).Encode(line) == nil && control.Flush() == nil
+	s.failed = s.failed || json.NewEncoder(s.w).Encode(line) != nil || control.Flush() != nil
+	return !s.failed
 }

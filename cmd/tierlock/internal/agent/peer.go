@@ -13,8 +13,9 @@ import (
 // A peer is a connection of a client, with the process that opened it.
 type peer struct {
 	net.Conn
-	pid      int // 0 if it is unknown
-	uid, gid int // -1 if they are unknown
+	pid      int         // 0 if it is unknown
+	uid, gid int         // -1 if they are unknown
+	gone     atomic.Bool // the connection has ended
 	hears    atomic.Pointer[context.CancelCauseFunc]
 }
 
@@ -53,17 +54,28 @@ var errDied = errors.New("the process of the client has ended")
 // connection.
 func (p *peer) Read(b []byte) (int, error) {
 	n, err := p.Conn.Read(b)
-	if cancel := p.hears.Load(); n > 0 && cancel != nil {
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // the server ends its own reads by a deadline
+		p.gone.Store(true)
+	}
+	switch cancel := p.hears.Load(); {
+	case cancel == nil:
+	case n > 0:
 		(*cancel)(errSpoke)
+	case p.gone.Load():
+		(*cancel)(context.Canceled)
 	}
 	return n, err
 }
 
 // attend returns a context that ends when the client is gone: the connection ends, the client sends something, or its process ends. Call
-// done once the request is answered.
+// done once the request is answered. The context of the request is not enough: it also ends when a write fails, although the client may
+// still be there.
 func (p *peer) attend(ctx context.Context) (attended context.Context, done func()) {
-	attended, cancel := context.WithCancelCause(ctx)
+	attended, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	p.hears.Store(&cancel)
+	if p.gone.Load() { // since before the line above
+		cancel(context.Canceled)
+	}
 	unwatch := p.watch(func() { cancel(errDied) })
 	return attended, func() {
 		p.hears.Store(nil)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -104,13 +105,16 @@ type process struct {
 
 	mu    sync.Mutex
 	whole chan struct{} // closed while the network is whole
+	conns []*conn
 }
 
 type conn struct {
 	net.Conn
-	of     *process
-	once   sync.Once
-	closed chan struct{}
+	of      *process
+	once    sync.Once
+	closed  chan struct{}
+	streams atomic.Bool                   // the newest request is for a hold
+	held    atomic.Pointer[chan struct{}] // if it is set, Read waits until the channel is closed
 }
 
 func (c *conn) pass() {
@@ -130,12 +134,16 @@ func (c *conn) Close() error {
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if held := c.held.Load(); held != nil {
+		<-*held
+	}
 	c.pass()
 	return n, err
 }
 
 func (c *conn) Write(b []byte) (int, error) {
 	c.pass()
+	c.streams.Store(bytes.HasPrefix(b, []byte("POST /v1/hold")))
 	return c.Conn.Write(b)
 }
 
@@ -149,9 +157,27 @@ func (h *host) process(label string) *process {
 		if err != nil {
 			return nil, err
 		}
-		return &conn{Conn: one, of: p, closed: make(chan struct{})}, nil
+		c := &conn{Conn: one, of: p, closed: make(chan struct{})}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.conns = append(p.conns, c)
+		return c, nil
 	}, o)
 	return p
+}
+
+// holdBack makes the process read nothing from the streams of the holds for which it waits now, as if the goroutines that read them were
+// slow.
+func (p *process) holdBack() (read func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	for _, c := range p.conns {
+		if c.streams.Load() {
+			c.held.Store(&held)
+		}
+	}
+	return sync.OnceFunc(func() { close(held) })
 }
 
 func (p *process) cut() (heal func()) {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -40,10 +41,9 @@ func (a *Agent) guarded(r *request, write func(context.Context, *tier.Hold) erro
 	}
 	h.writing.Lock()
 	defer h.writing.Unlock()
-	if turn > 0 && turn <= h.turn {
-		return struct{}{}, nil // a later write was executed before
+	if turn > 0 && turn < h.turn { // a later write was executed before, and has the same outcome; the same turn is another try
+		return struct{}{}, h.doubt
 	}
-	h.turn = max(turn, h.turn)
 	hold, ok := h.held().(*tier.Hold)
 	if !ok {
 		return nil, invalid("only a hold of one lock has a value")
@@ -51,7 +51,11 @@ func (a *Agent) guarded(r *request, write func(context.Context, *tier.Hold) erro
 	if h.expired() {
 		return nil, tier.ErrLost
 	}
-	return struct{}{}, write(r.Context(), hold)
+	err = write(r.Context(), hold)
+	if err == nil || errors.Is(err, tier.ErrUnknown) {
+		h.turn, h.doubt = max(turn, h.turn), err
+	}
+	return struct{}{}, err
 }
 
 func (a *Agent) load(w http.ResponseWriter, r *request) error {
@@ -141,13 +145,12 @@ func (a *Agent) list(r *request) (any, error) {
 	paths := []string{}
 	a.mu.Lock()
 	for at := range a.places {
-		if a.permit(r.peer, at.path) == nil && !slices.Contains(paths, at.path) {
-			paths = append(paths, at.path)
-		}
+		paths = append(paths, at.path)
 	}
 	a.mu.Unlock()
+	paths = slices.DeleteFunc(paths, func(path string) bool { return a.permit(r.peer, path) != nil })
 	slices.Sort(paths)
-	return map[string][]string{"paths": paths}, nil
+	return map[string][]string{"paths": slices.Compact(paths)}, nil
 }
 
 func (a *Agent) setPermits(r *request) (any, error) {

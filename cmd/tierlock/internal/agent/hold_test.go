@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
+)
+
+// ask sends a request on a connection of its own, and returns the status and the body of the answer. After a second it gives up, and
+// returns 0.
+func (s *scene) ask(method, target, body string) (status int, answer string) {
+	s.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return s.one.dial(ctx) },
+	}}
+	r := need.Get(http.NewRequestWithContext(s.Context(), method, "http://agent"+target, strings.NewReader(body)))(s.T)
+	response, err := client.Do(r)
+	if err != nil {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	return response.StatusCode, string(need.Get(io.ReadAll(response.Body))(s.T))
+}
+
+// rawHold begins a hold without the Go client, and returns its id. The hold is renewed only by the test.
+func (s *scene) rawHold(query string) (id string) {
+	s.Helper()
+	conn := need.Get(s.one.dial(s.Context()))(s.T)
+	s.Cleanup(func() { conn.Close() })
+	say(s.T, conn, "POST /v1/hold?path="+report+query)
+	lines := bufio.NewScanner(conn)
+	var e event
+	need.OK(s, json.Unmarshal([]byte(await(s.T, lines, `"acquired"`)), &e))
+	go io.Copy(io.Discard, conn)
+	return e.ID
+}
+
+func (h *host) hold(id string) *hold {
+	h.agent.mu.Lock()
+	defer h.agent.mu.Unlock()
+	return h.agent.holds[id]
+}
+
+// A downgrade may wait for the store. The other clients must be able to renew meanwhile, or they lose their holds.
+func TestAgentAnswersWhileADowngradeWaitsForTheStore(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		id := s.rawHold("&mode=write")
+		other := need.Get(s.b.Mutex("/other").Acquire(s.Context()))(t)
+		heal := s.server.CutOff(s.one.locks)
+		go s.ask(http.MethodPost, "/v1/downgrade?id="+id, "")
+		time.Sleep(10 * time.Millisecond)
+		go s.ask(http.MethodPost, "/v1/hold?mode=write&path="+report, "")
+		go s.ask(http.MethodGet, "/v1/who?path="+report, "")
+		time.Sleep(10 * time.Millisecond)
+		begun := time.Now()
+		status, _ := s.ask(http.MethodGet, "/v1/status", "")
+		need.Equal(t, "status", status, http.StatusOK)
+		need.Between(t, "the answer", time.Since(begun), 0, 10*time.Millisecond)
+		heal()
+		need.OK(t, other.Release())
+	})
+}
+
+// If a client sends a write again because the first try was not answered, the answer must be about the write, and not about the try.
+func TestWriteThatIsTriedAgainIsNotReportedAsDoneBeforeItIs(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		id := s.rawHold("")
+		heal := s.server.CutOff(s.one.locks)
+		for range 2 {
+			status, _ := s.ask(http.MethodPut, "/v1/value?turn=1&id="+id, "data")
+			need.That(t, fmt.Sprint("status ", status, " although the store was not reached"), status != http.StatusOK)
+		}
+		heal()
+		status, answer := s.ask(http.MethodPut, "/v1/value?turn=1&id="+id, "data")
+		need.Equal(t, "status of the last try: "+answer, status, http.StatusOK)
+		_, data := s.ask(http.MethodGet, "/v1/value?path="+report, "")
+		need.Equal(t, "value", data, "data")
+		status, _ = s.ask(http.MethodPut, "/v1/value?turn=2&id="+id, "later")
+		need.Equal(t, "status", status, http.StatusOK)
+		status, _ = s.ask(http.MethodPut, "/v1/value?turn=1&id="+id, "data")
+		need.Equal(t, "status of a late try", status, http.StatusOK)
+		_, data = s.ask(http.MethodGet, "/v1/value?path="+report, "")
+		need.Equal(t, "value", data, "later")
+	})
+}
+
+// A goroutine of the agent can be slow between the arrival of a renewal and its effect. Another renewal, or the end of the hold, can then
+// come first.
+func TestLateRenewalNeitherShortensNorRevivesAHold(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		h := s.one.hold(s.rawHold(""))
+		early := s.one.agent.clock.Now()
+		time.Sleep(time.Second)
+		late := s.one.agent.clock.Now()
+		need.That(t, "not renewed", h.renew(late) && h.renew(early))
+		need.Equal(t, "end of the hold", h.expires(), late+lease)
+		time.Sleep(lease)
+		need.That(t, "renewed although the hold has ended", !h.renew(s.one.agent.clock.Now()))
+	})
+}
+
+// A renewal that arrives after the hold has begun, and does not name it, does not extend it. The client does not know the hold as long as
+// it has not read the first line of the stream, so it cannot name it.
+func TestRenewalThatDoesNotNameAHoldDoesNotCountForIt(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		other := need.Get(s.far.Mutex(report).Acquire(s.Context()))(t)
+		got := make(chan *tier.Hold, 1)
+		go func() {
+			if hold, err := s.a.Mutex(report).Acquire(s.Context()); err == nil {
+				got <- hold
+			}
+		}()
+		time.Sleep(100 * time.Millisecond)
+		read := s.a.holdBack()
+		need.OK(t, other.Release())
+		time.Sleep(100 * time.Millisecond)
+		need.Equal(t, "holds of the agent", len(s.one.ids()), 1)
+		time.Sleep(lease / 2) // the client renews its lease meanwhile
+		read()
+		time.Sleep(10 * time.Millisecond)
+		s.Cleanup(s.a.cut())
+		hold := <-got
+		next := need.Get(s.b.Mutex(report).Acquire(s.Context()))(t)
+		need.WantErr(t, "the hold, when another process got the lock", hold.Err(), tier.ErrLost)
+		need.OK(t, next.Release())
+	})
+}
+
+// The agent cannot tell a client that does not read its stream that the hold has ended. It must not end the hold before the client's clock
+// does.
+func TestClientThatDoesNotReadItsStreamKeepsItsHoldAsLongAsItCountsOnIt(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		conn := need.Get(s.one.dial(s.Context()))(t)
+		defer conn.Close()
+		say(t, conn, "POST /v1/hold?path="+report)
+		lines := bufio.NewScanner(conn)
+		await(t, lines, `"acquired"`)
+		id := s.one.ids()[0]
+		next := make(chan time.Time, 1)
+		go func() {
+			hold := s.acquire(s.b)
+			next <- time.Now()
+			hold.Release()
+		}()
+		var renewed time.Time
+		for end := false; !end; time.Sleep(lease / 5) {
+			sent := time.Now()
+			status, answer := s.ask(http.MethodPost, "/v1/renew?id="+id, "")
+			if end = status != http.StatusOK || strings.Contains(answer, "ended"); !end {
+				renewed = sent
+			}
+		}
+		need.Between(t, "from the last renewal until another client has the lock", (<-next).Sub(renewed), lease, lease+10*time.Millisecond)
+	})
+}
+
+// A path that a request names twice would have two seats.
+func TestNothingIsLeftOfABundleThatNamesAPathTwice(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		s.ask(http.MethodPost, "/v1/hold?path=/a&path=/a", "")
+		time.Sleep(time.Second)
+		need.Equal(t, "places", len(s.one.agent.places), 0)
+	})
+}
