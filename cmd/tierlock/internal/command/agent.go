@@ -217,5 +217,9 @@ func passedSocket() (net.Listener, error) {
 	file := os.NewFile(first, "socket")
 	defer file.Close()
 	l, err := net.FileListener(file)
+	if err == nil && l.Addr().Network() != "unix" {
+		l.Close()
+		return nil, usageError("-listen systemd: the socket is at %v; want ListenStream= with the path of a Unix socket", l.Addr())
+	}
 	return l, usage(err)
 }
