@@ -16,6 +16,8 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
+const leaseOfTests = 5 * time.Second
+
 // serve starts an agent at a Unix socket, and returns the address of the socket.
 func serve(tb testing.TB, lease time.Duration) string {
 	tb.Helper()
@@ -45,7 +47,7 @@ func dial(tb testing.TB, address string) *tier.Registry {
 
 // A transfer is the time from the call of Release in one client until Acquire returns in another one that waits.
 func BenchmarkTransferBetweenClientsOfOneHost(b *testing.B) {
-	address := serve(b, 5*time.Second)
+	address := serve(b, leaseOfTests)
 	clients := []*tier.Mutex{dial(b, address).Mutex("/a"), dial(b, address).Mutex("/a")}
 	hold := need.Get(clients[0].Acquire(b.Context()))(b)
 	var took []time.Duration
@@ -66,7 +68,7 @@ func BenchmarkTransferBetweenClientsOfOneHost(b *testing.B) {
 
 // An acquisition without contention, and its release.
 func BenchmarkUncontended(b *testing.B) {
-	mu := dial(b, serve(b, 5*time.Second)).Mutex("/a")
+	mu := dial(b, serve(b, leaseOfTests)).Mutex("/a")
 	for b.Loop() {
 		need.OK(b, need.Get(mu.Acquire(b.Context()))(b).Release())
 	}

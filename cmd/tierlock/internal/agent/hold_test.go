@@ -52,26 +52,6 @@ func (h *host) hold(id string) *hold {
 	return h.agent.holds[id]
 }
 
-// A downgrade may wait for the store. The other clients must be able to renew meanwhile, or they lose their holds.
-func TestAgentAnswersWhileADowngradeWaitsForTheStore(t *testing.T) {
-	onTwoHosts(t, func(s *scene) {
-		id := s.rawHold("&mode=write")
-		other := need.Get(s.b.Mutex("/other").Acquire(s.Context()))(t)
-		heal := s.server.CutOff(s.one.locks)
-		go s.ask(http.MethodPost, "/v1/downgrade?id="+id, "")
-		time.Sleep(10 * time.Millisecond)
-		go s.ask(http.MethodPost, "/v1/hold?mode=write&path="+report, "")
-		go s.ask(http.MethodGet, "/v1/who?path="+report, "")
-		time.Sleep(10 * time.Millisecond)
-		begun := time.Now()
-		status, _ := s.ask(http.MethodGet, "/v1/status", "")
-		need.Equal(t, "status", status, http.StatusOK)
-		need.Between(t, "the answer", time.Since(begun), 0, 10*time.Millisecond)
-		heal()
-		need.OK(t, other.Release())
-	})
-}
-
 // If a client sends a write again because the first try was not answered, the answer must be about the write, and not about the try.
 func TestWriteThatIsTriedAgainIsNotReportedAsDoneBeforeItIs(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
