@@ -1,5 +1,5 @@
-// Package agentstore translates the commands of internal/queue into requests to the agent of a host. docs/agent.md has the protocol. Package
-// agentlock makes it public.
+// Package agentstore translates the commands of internal/queue into requests to the agent of a host. docs/agent.md has the protocol.
+// Package agentlock makes it public.
 package agentstore
 
 import (
@@ -169,7 +169,8 @@ func (s *store) send(ctx context.Context, method, what string, query url.Values,
 	return queue.Answer{Outcome: queue.Done}
 }
 
-// unreached returns the answer to a request without a response. Only a request for which there was no connection was certainly not executed.
+// unreached returns the answer to a request without a response. Only a request for which there was no connection was certainly not
+// executed.
 func (s *store) unreached(ctx context.Context, err error) queue.Answer {
 	a := queue.Answer{Outcome: queue.Unknown, Err: fmt.Errorf("the agent at %s: %w", s.socket, cause(ctx, err))}
 	if errors.Is(err, errDial) {
@@ -244,7 +245,8 @@ func (s *store) open(ctx context.Context) queue.Answer {
 		return a
 	}
 	if status.Version != 1 || status.Lease <= 0 {
-		return queue.Answer{Outcome: queue.Denied, Err: fmt.Errorf("the agent at %s speaks version %d of the protocol; want 1", s.socket, status.Version)}
+		err := fmt.Errorf("the agent at %s speaks version %d of the protocol; want 1", s.socket, status.Version)
+		return queue.Answer{Outcome: queue.Denied, Err: err}
 	}
 	a.Away = s.note(status.condition, sent)
 	a.Name, a.TTL = fmt.Sprintf("%d at %s", s.names.Add(1), s.socket), time.Duration(status.Lease)*time.Millisecond

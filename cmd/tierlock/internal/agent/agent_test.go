@@ -277,7 +277,7 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 			"POST /v1/hold?path=/a&mode=exclusive":   "400 invalid want read or write",
 			"POST /v1/hold?path=/a&permits=2":        "400 invalid belong together",
 			"POST /v1/hold?path=/a&permits=0&of=3":   "400 invalid positive number",
-			"POST /v1/hold?path=/a&permits=4&of=3":   "409 too_many_permits 4 of 3",
+			"POST /v1/hold?path=/a&permits=4&of=3":   "409 too_many_permits gave 3",
 			"POST /v1/hold?path=/a&listen=loss":      "400 invalid contended or revoke",
 			"POST /v1/hold?path=/a&path=/b&wait=0":   "400 invalid one path",
 			"POST /v1/hold?path=/forbidden":          "400 invalid no such path",
