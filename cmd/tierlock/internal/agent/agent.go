@@ -137,7 +137,11 @@ func (a *Agent) Shutdown(ctx context.Context) error {
 	last, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(a.config.Lease+time.Second, cancel) })()
-	return a.locks.Shutdown(last)
+	err := a.locks.Shutdown(last)
+	answered, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	_ = a.server.Shutdown(answered) // the last releases are still being answered; Close ends what takes longer
+	return err
 }
 
 // validity is for how long a client may count on its hold after a request. The rest of the lease is the time for the client to stop.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,11 +35,11 @@ func (s *scene) ask(method, target, body string) (status int, answer string) {
 }
 
 // rawHold begins a hold without the Go client, and returns its id. The hold is renewed only by the test.
-func (s *scene) rawHold(query string) (id string) {
+func (s *scene) rawHold(path string) (id string) {
 	s.Helper()
 	conn := need.Get(s.one.dial(s.Context()))(s.T)
 	s.Cleanup(func() { conn.Close() })
-	say(s.T, conn, "POST /v1/hold?path="+report+query)
+	say(s.T, conn, "POST /v1/hold?path="+path)
 	lines := bufio.NewScanner(conn)
 	var e event
 	need.OK(s, json.Unmarshal([]byte(await(s.T, lines, `"acquired"`)), &e))
@@ -55,7 +56,7 @@ func (h *host) hold(id string) *hold {
 // If a client sends a write again because the first try was not answered, the answer must be about the write, and not about the try.
 func TestWriteThatIsTriedAgainIsNotReportedAsDoneBeforeItIs(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
-		id := s.rawHold("")
+		id := s.rawHold(report)
 		heal := s.server.CutOff(s.one.locks)
 		for range 2 {
 			status, _ := s.ask(http.MethodPut, "/v1/value?turn=1&id="+id, "data")
@@ -79,7 +80,7 @@ func TestWriteThatIsTriedAgainIsNotReportedAsDoneBeforeItIs(t *testing.T) {
 // come first.
 func TestLateRenewalNeitherShortensNorRevivesAHold(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
-		h := s.one.hold(s.rawHold(""))
+		h := s.one.hold(s.rawHold(report))
 		early := s.one.agent.clock.Now()
 		time.Sleep(time.Second)
 		late := s.one.agent.clock.Now()
@@ -151,5 +152,20 @@ func TestNothingIsLeftOfABundleThatNamesAPathTwice(t *testing.T) {
 		s.ask(http.MethodPost, "/v1/hold?path=/a&path=/a", "")
 		time.Sleep(time.Second)
 		need.Equal(t, "places", len(s.one.agent.places), 0)
+	})
+}
+
+// The last client that releases is answered before the agent ends.
+func TestReleaseIsAnsweredDuringAShutdown(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		hold := s.acquire(s.a)
+		id := s.rawHold("/other")
+		var over sync.WaitGroup
+		over.Go(func() { need.OK(t, s.one.agent.Shutdown(s.Context())) })
+		time.Sleep(100 * time.Millisecond)
+		need.OK(t, hold.Release())
+		status, _ := s.ask(http.MethodPost, "/v1/release?id="+id, "")
+		need.Equal(t, "status of the last release", status, http.StatusOK)
+		over.Wait()
 	})
 }
