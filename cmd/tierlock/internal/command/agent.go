@@ -136,8 +136,8 @@ func (o *agentOptions) config(in *invocation) (agent.Config, error) {
 	switch {
 	case c.Lease < agent.LeastLease:
 		return c, usageError("-lease %v: want %v at least", c.Lease, agent.LeastLease)
-	case c.Lease > o.session/2:
-		return c, usageError("-lease %v: want half of -session %v at most", c.Lease, o.session)
+	case c.Lease > o.session*2/5:
+		return c, usageError("-lease %v: want %v at most, which is two fifths of -session", c.Lease, o.session*2/5)
 	}
 	if o.allow != "" {
 		file, err := os.Open(o.allow)
