@@ -55,7 +55,7 @@ func TestMemoryOfAnIdleClient(t *testing.T) {
 	}
 }
 
-// The agent and its clients keep nothing of a path that is not used any more. The limit leaves room for what the store in this process keeps.
+// The agent and its clients keep nothing of a path that is not used any more. The limit leaves room for what the store keeps here.
 func TestPathsThatWereUsedOnceNeedNoMemory(t *testing.T) {
 	locks := dial(t, serve(t, leaseOfTests))
 	use := func(from, to int) {
