@@ -28,18 +28,18 @@ func TestTier(t *testing.T) {
 }
 
 // countWrites returns SQL that makes the server record each transaction that changes a queue or a value. A record identifies the
-// transaction: by the start of the server, the number of the connection, and how many transactions that connection has committed before.
+// transaction: by the start of the server, the number of the connection, and a number of the transaction among those of the connection.
 func countWrites() []string {
-	sql := []string{"CREATE TABLE writes (life VARBINARY(255), connection BIGINT, commits BIGINT, " +
-		"PRIMARY KEY (life, connection, commits)) ENGINE = InnoDB"}
-	status := "information_schema.SESSION_STATUS"
-	if mysqlserver.IsMySQL() {
-		status = "performance_schema.session_status"
+	sql := []string{"CREATE TABLE writes (life VARBINARY(255), connection BIGINT, transaction BIGINT, " +
+		"PRIMARY KEY (life, connection, transaction)) ENGINE = InnoDB"}
+	transaction := "VARIABLE_VALUE FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'Com_commit'"
+	if mysqlserver.IsMySQL() { // its status tables leave the counters of statements out
+		transaction = "EVENT_ID FROM performance_schema.events_transactions_current WHERE THREAD_ID = PS_CURRENT_THREAD_ID()"
 	}
 	for _, table := range []string{"tierlock_contender", "tierlock_value"} {
 		for _, what := range []string{"INSERT", "UPDATE", "DELETE"} {
 			sql = append(sql, "CREATE TRIGGER "+what+"_"+table+" AFTER "+what+" ON "+table+" FOR EACH ROW INSERT IGNORE INTO writes "+
-				"SELECT COALESCE(@tierlock_life, ''), CONNECTION_ID(), VARIABLE_VALUE FROM "+status+" WHERE VARIABLE_NAME = 'Com_commit'")
+				"SELECT COALESCE(@tierlock_life, ''), CONNECTION_ID(), "+transaction)
 		}
 	}
 	return sql
