@@ -128,8 +128,8 @@ func (l *claim) begin(ctx context.Context, op string, old *Contender, w *second.
 }
 
 // awaitQuitter waits until the last contender that stopped waiting for permits at the path is removed. It waits for a tenth of a second at
-// most, because the answer may be lost. A process often stops waiting because its own goroutines release permits, which takes microseconds. Without
-// awaitQuitter, its contenders would come faster than the store removes them.
+// most, because the answer may be lost. A process often stops waiting because its own goroutines release permits, which takes microseconds.
+// Without awaitQuitter, its contenders would come faster than the store removes them.
 func (l *claim) awaitQuitter(ctx context.Context) {
 	if last, ok := l.tier.quitters.Load(l.path); ok {
 		select {

@@ -225,7 +225,7 @@ func (h *hold) settleIn(ctx context.Context) error {
 	}
 }
 
-// start makes the time of the hold begin. The client may count on the renewals that arrived before. It does not know the hold yet, so it may
+// start makes the time of the hold begin. The client may count on the renewals that arrived before. It does not know the hold yet. It may
 // not count on a later renewal that does not name the hold.
 func (h *hold) start() {
 	h.mu.Lock()
