@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all serve chaos trace traces partition slots bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus
+.PHONY: library demo explore explore-all serve chaos trace traces partition slots agents bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus
 
 SHELL := bash
 
@@ -62,6 +62,13 @@ slots: server etcd-server postgresql-server mariadb-server redis-server
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && go build -o "$$dir/slots" ./stress/slots && \
 		printf '%s\n' zookeeper etcd postgres postgres-advisory mysql redis | xargs -P 3 -I {} "$$dir/slots" -store {} -duration $(DURATION)
 
+# agents runs three agents with six clients each on each store, one store after the other, for DURATION each: agents and clients die and stop, and file
+# locks of the kernel show which sections overlap. About twelve minutes.
+agents: server etcd-server postgresql-server mariadb-server redis-server
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && go build -o "$$dir/agents" ./stress/agents && \
+		go build -o "$$dir/tierlock" ./cmd/tierlock && export TIERLOCK_COMMAND="$$dir/tierlock" && \
+		for store in zookeeper etcd postgres mysql redis; do "$$dir/agents" -store $$store -for $(DURATION) || exit 1; done
+
 # bench-all compares tierlock with the lock that users of each store usually take, in five rounds of all workloads. The machine must have
 # nothing else to do. It takes about ten minutes on ZooKeeper, eleven on PostgreSQL with both kinds of locks, and eight on etcd and on
 # Redis; MySQL was not timed yet. Each store has its tables in docs/measured.md. After a failure on one store, bench-all goes on with the
@@ -118,7 +125,7 @@ redis: redis-server
 # the end, the twenty slowest tests are listed.
 SEARCHES = ^Test(Scopes|ReducedSearchFindsAllOutcomes|IndependentStepsCommute|JudgesFind|LongSchedulesAreReduced|What.*HaveDoneIsFound)$$
 LONGEST = ./pglock ./mysqllock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./internal/test/explore ./contrib/tierprom ./stress/internal/trace \
-	./stress/capacity ./stress/slots ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
+	./stress/capacity ./stress/slots ./stress/agents ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
 test: server etcd-server redis-server postgresql-server mariadb-server prometheus
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"net"
 	"net/rpc"
 	"path/filepath"
@@ -38,7 +39,8 @@ type cell struct {
 type Access struct {
 	Path             int
 	Token, Process   int64
-	Shared           bool // the owner never writes, and may share the lock with others
+	Agent            int64 // the agent whose token it is; 0 if it is the process's own
+	Shared           bool  // the owner never writes, and may share the lock with others
 	Fenced, Unfenced int64
 }
 
@@ -98,7 +100,7 @@ func (c *cell) leave(a Access) {
 }
 
 func (c *cell) admit(a Access) bool {
-	mark := oracle.Mark{Token: a.Token, Process: a.Process}
+	mark := oracle.Mark{Token: a.Token, Process: cmp.Or(a.Agent, a.Process)}
 	if c.tokens.Stale(mark, !a.Shared) {
 		c.refused++
 		return false

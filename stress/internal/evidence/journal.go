@@ -15,6 +15,7 @@ import (
 // Hold is one acquisition of a lock, as the acquiring process saw it.
 type Hold struct {
 	Process    int // the number of the worker; a restarted worker gets a new number
+	Agent      int // the number of the agent that has the lock for the process; 0 if the process itself has it
 	ID         int // the number of the hold within the process
 	Path       int
 	Weight     int64 // see package rule

@@ -55,6 +55,9 @@ func step(l oracle.Lock, op operation) (legal bool, next oracle.Lock) {
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
 		turn := oracle.Turn{Process: h.Process, Owner: h.ID, Weight: h.Weight, Token: token}
+		if h.Agent != 0 { // an agent passes its token from client to client, as a process does from goroutine to goroutine
+			turn.Process, turn.Owner = h.Agent, h.Process<<32|h.ID
+		}
 		return porcupine.Operation{Input: operation{kind, turn}, Call: int64(from), Return: int64(until)}
 	}
 	ops := []porcupine.Operation{step(opAcquire, h.Token, h.Asked, h.Got)}

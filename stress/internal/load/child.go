@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os/exec"
 
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/twin"
@@ -43,6 +44,11 @@ func StartChild(life context.Context, t Task) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
+	return StartProgram(cmd, t)
+}
+
+// StartProgram starts a command that does the work of a worker.
+func StartProgram(cmd *exec.Cmd, t Task) (*Child, error) {
 	started, err := twin.Start(cmd, t)
 	if err != nil {
 		return nil, err

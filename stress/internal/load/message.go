@@ -6,6 +6,7 @@ import "github.com/tierlock/tierlock/stress/internal/evidence"
 type Task struct {
 	Config
 	Process   int // the number of the worker, from 1
+	Agent     int // the number of the agent through which the worker locks, from 1; 0 if the worker connects to the store itself
 	LockPaths []string
 	Dir       string // the directory of the registers
 }

@@ -48,7 +48,7 @@ func (w *witness) turn(ctx context.Context, random *rand.Rand, acquire store.Con
 	}
 	s := &stay{witness: w, held: h, acquire: acquire, random: random}
 	s.Hold = evidence.Hold{
-		Process: w.worker.task.Process, ID: w.journal.NextID(),
+		Process: w.worker.task.Process, Agent: w.worker.task.Agent, ID: w.journal.NextID(),
 		Path: path, Weight: weight, Token: h.Token(), Asked: asked, Got: clock.Now(),
 	}
 	s.look()
@@ -95,7 +95,7 @@ func (s *stay) visit(ctx context.Context) error {
 // The method pass accesses the fence. An exclusive section increments the registers of the fence. A shared section reads them twice.
 func (s *stay) pass(ctx context.Context) error {
 	begin, end := s.witness.fence.Read, s.witness.fence.Write
-	access := evidence.Access{Path: s.Path, Token: s.Token, Process: int64(s.Process)}
+	access := evidence.Access{Path: s.Path, Token: s.Token, Process: int64(s.Process), Agent: int64(s.Agent)}
 	if access.Shared = s.Token == 0 || !s.witness.worker.rule.Alone(s.Weight); access.Shared {
 		end = s.witness.fence.Check
 	}

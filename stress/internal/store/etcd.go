@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,6 +22,7 @@ var Etcd = &Store{
 		map[string]Dial{"etcd": dialEtcdMutexes, "etcd-local": local(dialEtcdMutexes)}),
 	Baselines: []string{"etcd", "etcd-local"},
 	Start:     startEtcd,
+	URL:       func(servers []string) string { return "etcd://" + strings.Join(servers, ",") },
 	Observe:   observeEtcd,
 	// The timeout is a whole number of seconds, and longer than the minimum that the server has with these ticks.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(2+random.IntN(3)) * time.Second },

@@ -27,6 +27,7 @@ var MySQL = &Store{
 	}),
 	Baselines:    []string{"get_lock", "get_lock-local", "table"},
 	Start:        startMySQL,
+	URL:          func(servers []string) string { return mysqlserver.URL(servers[0]) },
 	Observe:      observeMySQL,
 	HastyTimeout: hastyTimeout,
 	GracePeriod:  true,

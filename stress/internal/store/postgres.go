@@ -21,7 +21,7 @@ var (
 )
 
 func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
-	return &Store{
+	s := &Store{
 		Name:  name,
 		Title: "PostgreSQL",
 		Locks: locksOf(open, sorts, map[string]Dial{"advisory": onPool(contendAdvisory), "advisory-local": local(onPool(contendAdvisory)),
@@ -34,6 +34,10 @@ func postgres(name string, open open, brittle bool, sorts ...Sort) *Store {
 		Brittle:      brittle,
 		Model:        trace.Rules{Brittle: brittle, Unordered: brittle},
 	}
+	if !brittle { // the command has no advisory locks
+		s.URL = func(servers []string) string { return pgserver.URL(servers...) }
+	}
+	return s
 }
 
 const noPostgres = none("PostgreSQL")

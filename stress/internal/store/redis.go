@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,7 @@ var Redis = &Store{
 			"redislock": dialBsm}),
 	Baselines:    []string{"rueidislock", "rueidislock-local", "redsync", "redislock"},
 	Start:        startRedis,
+	URL:          func(servers []string) string { return "redis://" + strings.Join(servers, ",") },
 	Observe:      observeRedis,
 	HastyTimeout: hastyTimeout,
 	GracePeriod:  true,

@@ -25,6 +25,8 @@ type Store struct {
 	Baselines []string
 	// Start starts private servers. Start returns [ErrNoServer] if no server can be started.
 	Start func(ctx context.Context, shape Shape) (*Cluster, error)
+	// URL returns the URL of the servers for the command tierlock. URL is nil if the command does not know the store.
+	URL func(servers []string) string
 	// Observe opens a session for the coordinator. Observe returns [ErrNoServer] if the servers do not answer.
 	Observe func(ctx context.Context, place Place) (Observer, error)
 	// HastyTimeout draws a session timeout that hasty servers accept.
@@ -95,7 +97,10 @@ func (s *Store) MarshalText() ([]byte, error) { return []byte(s.Name), nil }
 
 // UnmarshalText sets s to the store with this name.
 func (s *Store) UnmarshalText(name []byte) error {
-	known, err := Named(string(name))
+	known, err := Agent, error(nil)
+	if string(name) != Agent.Name {
+		known, err = Named(string(name))
+	}
 	if err == nil {
 		*s = *known
 	}

@@ -24,6 +24,7 @@ var ZooKeeper = &Store{
 		map[string]Dial{"zklock": dialZklock, "zk": dialZK, "zk-local": local(dialZK)}),
 	Baselines: []string{"zk", "zk-local"},
 	Start:     startZooKeeper,
+	URL:       func(servers []string) string { return "zk://" + strings.Join(servers, ",") },
 	Observe:   observeZooKeeper,
 	// The timeout is at least 13 ticks, because the lease requires 2·(syncLimit+1.5): see the documentation of zklock.
 	HastyTimeout: func(random *rand.Rand) time.Duration { return time.Duration(13+random.IntN(3)) * hastyTick },
