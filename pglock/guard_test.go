@@ -116,8 +116,8 @@ func TestConnectionThatIsBeingBrokenIsNotGivenBack(t *testing.T) {
 	c.Release()
 }
 
-// A process that has lost the lock cannot commit. The server may know of the loss first. Or the lock may have been handed off within the
-// process, with the same contender.
+// A process that has lost the lock cannot commit. There are two cases: the server knows of the loss before the process does, or the process
+// has handed the lock off to another goroutine, under the same contender.
 func TestTransactionOfOneWhoHasTheLockNoMoreIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	type row struct {

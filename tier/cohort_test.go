@@ -190,7 +190,7 @@ func TestContendersTellALingeringNodeFromAHold(t *testing.T) {
 			need.That(t, fmt.Sprintf("%s: %+v, want one, lingering %t, for up to 1m", when, queue, lingering),
 				len(queue) == 1 && queue[0].Lingering == lingering && queue[0].Linger == time.Minute)
 		}
-		for range 2 { // a contender that has lingered can be held again
+		for range 2 { // after the lock has lingered, a goroutine can hold it again under the same contender
 			hold := acquire(t, mu)
 			shows("while held", mu, false)
 			release(t, hold)

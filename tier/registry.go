@@ -190,7 +190,7 @@ func (r *Registry) all() []stake {
 	return slices.Collect(maps.Values(r.stakes))
 }
 
-// The method paths returns the paths of the locks and semaphores that still have a stake.
+// The method paths returns the paths of the locks and semaphores that goroutines of this process still hold or wait for.
 func (r *Registry) paths() string {
 	var paths []string
 	for _, s := range r.all() {

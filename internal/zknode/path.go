@@ -192,7 +192,7 @@ func (n *Node) deletePath(w *link.Watcher) error {
 	case string(data) != zkqueue.ContainerData || stat.Aversion != 0:
 		return fmt.Errorf("%w: the path is not a container that this package created, or it was changed", errNotOurs)
 	case stat.NumChildren == 0:
-		return c.link.Conn.Delete(path, 0) // version 0 also protects a plain node that has just replaced the container, if its data was set
+		return c.link.Conn.Delete(path, 0) // version 0: a plain node that has just replaced it stays if its data was set
 	case len(others) > 0:
 		return fmt.Errorf("%w: the child %q is not a lock node", errNotOurs, others[0])
 	}

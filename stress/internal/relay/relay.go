@@ -121,7 +121,7 @@ func (r *Relay) join(client net.Conn, target string) {
 	r.pump(client, server, &r.answers, func() {})
 }
 
-// The method asked is called before a request is forwarded. If this is the last request, it stops the following ones.
+// The relay calls this method before it forwards a request. After the last request that may pass, this method stops all later ones.
 func (r *Relay) asked() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

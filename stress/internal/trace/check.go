@@ -134,7 +134,8 @@ func (p *contender) of(token int64) *seen {
 	return p.tokens[token]
 }
 
-// The method tell records that a view has shown the contender, and that the contender was there at the time alive or later.
+// The method tell records that a view has shown the contender. The contender therefore still existed at some time that is not before the
+// parameter alive.
 func (s *seen) tell(v View, alive clock.Instant) {
 	if v.InGracePeriod {
 		return
@@ -438,9 +439,10 @@ func (c *checker) until(p *contender) clock.Instant {
 	return p.lease.until
 }
 
-// The method past returns a time after which the contender of an unanswered command is certainly gone. A contender with a lease of its own
-// has it from when the command is executed, which is assumed to be within twice the lease. A store checks for expired leases only from time
-// to time, and not while it is paused. Therefore a contender may stay for two more leases.
+// The method past returns a time after which the contender of an unanswered command is certainly gone. If the contender has a lease of its
+// own, that lease starts when the store executes the command. The checker assumes that this happens within two leases after the command was
+// sent. A store checks for expired leases only from time to time, and not while it is paused. Therefore a contender may stay for two more
+// leases.
 func (c *checker) past(o *op) clock.Instant {
 	until := c.until(c.contenders[o.ID])
 	if x := c.leases[session{o.process, o.Session}]; x != nil {

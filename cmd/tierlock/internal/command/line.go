@@ -11,14 +11,14 @@ import (
 // A line connects tierlock run and tierlock keep by two pipes. The pipes end with the processes. Neither process waits until the other one
 // reads.
 //
-//	held          from keep: keep has the lock, and starts the command after the first question
-//	ask K         from run: question number K: how long may the command live?
-//	for N K       from keep: the answer to question K: for N nanoseconds after run has sent the question
-//	running PID   from keep: the command has begun; on Unix, PID is also the number of its process group
-//	rest          from keep: all processes of the command of a slot have ended, and the next held is for another slot
-//	rest          from run: the answer; after it, run asks no question about the earlier command
-//	stopped       from keep: the command was stopped from its terminal, or there is no command to stop
-//	done          from keep: all processes of the command have ended, and keep is about to end
+//	"held"         from keep: keep has the lock, and starts the command after the first question
+//	"ask K"        from run: question number K: how long may the command live?
+//	"for N K"      from keep: the answer to question K: for N nanoseconds after run has sent the question
+//	"running PID"  from keep: the command has begun; on Unix, PID is also the number of its process group
+//	"rest"         from keep: all processes of the command of a slot have ended; the next "held" starts another slot
+//	"rest"         from run: the answer to the "rest" of keep; from now on, run asks no question about the earlier command
+//	"stopped"      from keep: the command was stopped from its terminal, or there is no command to stop
+//	"done"         from keep: all processes of the command have ended, and keep is about to end
 type line struct {
 	out   *os.File
 	heard <-chan string // closed when the other process has ended
@@ -69,7 +69,7 @@ func takeLine(text string) (line, error) {
 	_, err := fmt.Sscanf(text, "%d,%d", &in, &out)
 	for _, fd := range []int{in, out} {
 		if err != nil || !takePipe(fd) {
-			return line{}, usageError("keep is started by run, not by hand")
+			return line{}, usageError("only \"tierlock run\" starts \"tierlock keep\"; start \"tierlock run\" instead")
 		}
 	}
 	return newLine(os.NewFile(uintptr(in), "from run"), os.NewFile(uintptr(out), "to run")), nil

@@ -93,7 +93,7 @@ func (c *Contender) explain() string {
 	}
 	switch {
 	case c.Ignored > 0:
-		return fmt.Sprintf("%s; holds the lock, past %d ahead of it", who, c.Ignored)
+		return fmt.Sprintf("%s; holds the lock, although %d contenders are ahead of it", who, c.Ignored)
 	case c.Beside > 0:
 		return fmt.Sprintf("%s; holds the lock together with %d readers ahead of it", who, c.Beside)
 	}
