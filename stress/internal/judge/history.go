@@ -50,13 +50,16 @@ func step(l oracle.Lock, op operation) (legal bool, next oracle.Lock) {
 	return err == nil, next
 }
 
+// mostProcesses is a number that the number of a process never reaches.
+const mostProcesses = 1000
+
 // operations returns the steps of one hold. An acquisition that never returned is no hold and has no steps: its process did nothing
 // under the lock. A correct history stays correct without it.
 func operations(h evidence.Hold) []porcupine.Operation {
 	step := func(kind operationKind, token int64, from, until clock.Instant) porcupine.Operation {
 		turn := oracle.Turn{Process: h.Process, Owner: h.ID, Weight: h.Weight, Token: token}
 		if h.Agent != 0 { // an agent passes its token from client to client, as a process does from goroutine to goroutine
-			turn.Process, turn.Owner = h.Agent, h.Process<<32|h.ID
+			turn.Process, turn.Owner = h.Agent, h.ID*mostProcesses+h.Process
 		}
 		return porcupine.Operation{Input: operation{kind, turn}, Call: int64(from), Return: int64(until)}
 	}
