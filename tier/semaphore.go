@@ -438,8 +438,8 @@ func (p *pool) answeredLocked() {
 	}
 }
 
-// want returns how many of the free permits the request takes. They may be too few for the waiter that is first then. In this case, the next
-// release in this process supplies the rest.
+// want returns how many of the free permits the request takes. They may be too few for the waiter that is first then. In this case, the
+// next release in this process supplies the rest.
 func (p *pool) want(request *second.Demand, store second.Semaphore, free int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

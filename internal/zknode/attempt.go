@@ -370,7 +370,8 @@ func (a *attempt) reap(prefixes []string) {
 	a.client.reaper.add(remains{parent: a.lock.path, prefixes: prefixes})
 }
 
-// climb waits until the node is at the head of the queue, and then makes it the holder. If the field once of the attempt is set, climb does not wait.
+// climb waits until the node is at the head of the queue, and then makes it the holder. If the field once of the attempt is set, climb
+// does not wait.
 func (a *attempt) climb(n *Node) error {
 	ahead := &predecessors{attempt: a, node: n, watchlist: newWatchlist(a.lock, n.wake.Set)}
 	defer a.wait.Forget()
