@@ -259,7 +259,7 @@ func TestRightsThatAreMissingAreNamed(t *testing.T) {
 	p.refused(t, "permission denied")
 	exec(t, admin, "GRANT USAGE ON SCHEMA tierlock TO plain; GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA tierlock TO plain")
 	p.refused(t, errRights.Error(), "pglock.Migrate",
-		"role plain has not UPDATE ON SEQUENCE tierlock.token, USAGE ON SEQUENCE tierlock.token, "+
+		"role plain lacks UPDATE ON SEQUENCE tierlock.token, USAGE ON SEQUENCE tierlock.token, "+
 			"DELETE ON tierlock.contender, DELETE ON tierlock.session;")
 	exec(t, admin, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA tierlock TO plain;"+
 		"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA tierlock TO plain")

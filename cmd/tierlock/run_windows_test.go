@@ -84,7 +84,7 @@ func TestCommandIsTheRunnersOwn(t *testing.T) {
 	}
 	start(t, addr, commandtest.Under("", "/own", `C:\no\such.exe`)...).Exits(127)
 	commandtest.Want(t, []string{"TIERLOCK_STORE=zk://" + addr}, "run /own", 64, "the command is missing")
-	commandtest.Want(t, nil, "keep -store zk://"+addr+" -line 4,8 /own -- "+os.Args[0], 64, "not by hand")
+	commandtest.Want(t, nil, "keep -store zk://"+addr+" -line 4,8 /own -- "+os.Args[0], 64, `only .tierlock run. starts`)
 	stage.NoMore()
 }
 

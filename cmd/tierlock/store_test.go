@@ -13,7 +13,7 @@ import (
 func TestStoresAreToldByTheirSchemes(t *testing.T) {
 	t.Parallel()
 	const forms = `zk://zk1:2181,zk2:2181/app, etcd://etcd1:2379,etcd2:2379, postgres://app@db/app, ` +
-		`mysql://app@db/app, redis://redis1:6379/0\n$`
+		`mysql://app@db/app, redis://redis1:6379/0, agent:///run/tierlock.sock\n$`
 	commandtest.Want(t, []string{"TIERLOCK_STORE="}, "ls", 64, "give -store URL or set TIERLOCK_STORE: "+forms)
 	commandtest.Want(t, []string{"TIERLOCK_STORE=127.0.0.1:2181"}, "ls", 64, "TIERLOCK_STORE has no scheme; want "+forms)
 	commandtest.Want(t, nil, "ls -store consul://127.0.0.1:1", 64, `-store has the scheme "consul", which is no store's; want `+forms)

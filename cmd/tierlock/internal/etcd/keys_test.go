@@ -40,7 +40,7 @@ func TestLocksOfTheClientAreSeen(t *testing.T) {
 	commandtest.Want(t, env, "doctor /others/report", ailing(t, server), "has no description", `its lease \w+, of 60 s`)
 	put(t, client, "/others/report/below/key", "")
 	commandtest.Want(t, env, "doctor /others/report", 1, "warning +/others/report/below/key is a key of a lock below")
-	commandtest.Want(t, env, "revoke /others/report", 1, "does not read requests")
+	commandtest.Want(t, env, "revoke /others/report", 1, "ignores requests")
 	commandtest.Want(t, env, fmt.Sprintf("break /others/report -yes -token %d", mutex.Header().Revision), 0, "deleted",
 		"the lock is free now")
 }

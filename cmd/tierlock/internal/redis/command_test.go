@@ -95,7 +95,7 @@ func TestLocksOfOthersAreSeen(t *testing.T) {
 	commandtest.Want(t, env, "doctor others:report", 0, "has no description", "(?m)^theirs\n.*\n +ok +the key of the lock expires in ",
 		"DEL can")
 	commandtest.Want(t, env, "run -n others:report -- true", 75)
-	commandtest.Want(t, env, "revoke others:report", 1, "does not read requests")
+	commandtest.Want(t, env, "revoke others:report", 1, "ignores requests")
 	commandtest.Want(t, env, "break others:report -token 1 -yes", 1, "nothing was deleted")
 	need.OK(t, client.Persist(t.Context(), "others:report").Err())
 	commandtest.Want(t, env, "doctor others:report", 1, "problem +the key does not expire")

@@ -121,7 +121,7 @@ func slotsAndSignals(t *testing.T, s Site) {
 
 	p = s.start(t, Under("-cron @yearly", path, stage.Command()...)...)
 	childtest.Eventually(t, "a holder", func() bool { queue := s.who(t, path); return len(queue) == 1 && queue[0].State == "holds" })
-	p.Says(`tierlock: level=WARN msg="slots: another process had another schedule;`)
+	p.Says(`tierlock: level=WARN msg="slots: another process has used another schedule;`)
 	p.Says("was cut off, and does not run again") // this line is about the run that TERM has ended
 	p.Signal(syscall.SIGTERM)
 	p.Exits(0)

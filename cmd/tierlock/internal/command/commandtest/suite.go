@@ -580,7 +580,7 @@ func wrongCommandLines(t *testing.T, s Site) {
 		{Under("-after-crash retry", "/x", stage.Command()...), "give -every or -cron, too"},
 		{Under("-every 1h -catch-up -1", "/x", stage.Command()...), "want a number of 0 or more"},
 		{Under("-every 1h -after-crash again", "/x", stage.Command()...), "want skip or retry"},
-		{[]string{"keep", "/x", "--", "true"}, "not by hand"},
+		{[]string{"keep", "/x", "--", "true"}, `only "tierlock run" starts`},
 		{[]string{"who", bad}, bad},
 		{[]string{"rum", "/x"}, `no subcommand "rum"`},
 		{[]string{"watch"}, "the PATH to watch is missing"},
