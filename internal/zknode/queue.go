@@ -72,8 +72,8 @@ const (
 	lookAgain                // there may be a predecessor that is not watched
 )
 
-// The method after returns the outlook after the departure of one or both of the two nodes directly ahead. New nodes enter behind a waiting
-// node. Only a writer ahead that becomes a reader is a new node ahead:
+// This method returns the new outlook of a waiting node after one or both of the two nodes directly ahead have left. New nodes enter
+// behind a waiting node. Only a writer ahead that becomes a reader is a new node ahead:
 //
 //	ahead at the list    departed                       outlook
 //	1                    it                             first

@@ -335,8 +335,8 @@ func TestRenewalThatAnOutageEndsIsTriedAgain(t *testing.T) {
 	})
 }
 
-// A renewal of the path may run out of time before the connection is back. By then, no contender waits outside of the queue, and the client
-// sends nothing for it.
+// The attempt to recreate a path may time out before the client reconnects. By then, no contender waits for the new path. The client must
+// not send anything more for it.
 func TestRenewalThatEndsInAnOutageAsksForNothingAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		p, q := start(t, s), start(t, s)

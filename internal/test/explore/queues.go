@@ -88,7 +88,7 @@ type process struct {
 	bridged   bool
 	callers   []*caller
 	sessions  atomic.Int32
-	met       bool         // the store in memory has received a request from it
+	met       bool         // the in-memory store has received a request from this process
 	leased    atomic.Int64 // the time on the lease clock at which its lease ends
 	ttl       atomic.Int64 // the duration of its session, as the store reported it
 	unheard   bool         // its renewals are lost if they are sent at unheardAt or later

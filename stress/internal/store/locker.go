@@ -238,7 +238,7 @@ func (h localHold) Release() error {
 	return h.Hold.Release()
 }
 
-// plain is the function that releases a lock. As a hold, it has no token and reports no loss.
+// A plain makes a hold of a function that releases a lock. Such a hold has no token and reports no loss.
 type plain func() error
 
 func (plain) Token() int64          { return 0 }

@@ -60,7 +60,8 @@ func (c Contender) Age() time.Duration { return time.Duration(c.AgeMS) * time.Mi
 // Aged reports whether the age of the node is known.
 func (c Contender) Aged() bool { return c.Readable && (c.AgeMS > 0 || !c.Since.IsZero()) }
 
-// KindName returns a readable name of the kind. For a side of a read/write lock, the name includes the library.
+// KindName returns a readable name of the kind. For a reader or a writer of a read/write lock,
+// the name includes the client library that created the contender.
 func (c Contender) KindName() string {
 	if c.Kind == "read" || c.Kind == "write" {
 		return "curator " + c.Kind
