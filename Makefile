@@ -70,8 +70,8 @@ agents: server etcd-server postgresql-server mariadb-server redis-server
 		for store in zookeeper etcd postgres mysql redis; do "$$dir/agents" -store $$store -for $(DURATION) || exit 1; done
 
 # bench-all compares tierlock with the lock that users of each store usually take, in five rounds of all workloads. The machine must have
-# nothing else to do. It takes about ten minutes on ZooKeeper, eleven on PostgreSQL with both kinds of locks, and eight on etcd and on
-# Redis; MySQL was not timed yet. Each store has its tables in docs/measured.md. After a failure on one store, bench-all goes on with the
+# nothing else to do. It takes about ten minutes on ZooKeeper, eleven on PostgreSQL with both kinds of locks, and eight on etcd, on
+# MySQL and on Redis. Each store has its tables in docs/measured.md. After a failure on one store, bench-all goes on with the
 # others.
 bench-all:
 	@failed=; for store in zookeeper etcd postgres mysql redis; do $(MAKE) bench-$$store || failed=yes; done; test -z "$$failed"
