@@ -117,7 +117,7 @@ func (s *store) Do(ctx context.Context, c queue.Command) queue.Answer {
 		return s.share(ctx, c)
 	case queue.Weigh: // the agent gets all permits back when the last one is released
 		return s.look(c)
-	case queue.Audit, queue.Drop: // the end of its connection has removed each contender of which this process does not know
+	case queue.Audit, queue.Drop: // the agent has removed contenders that this process does not know: their connections have ended
 		return queue.Answer{Outcome: queue.Done}
 	case queue.Goodbye:
 		s.drop()

@@ -94,7 +94,7 @@ func (s *store) beginLocked(c queue.Command, query url.Values) *stream {
 	case c.Writes:
 		query.Set("mode", "write")
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) // the stream lasts as long as the hold, and leave or Close ends it
 	one := &stream{store: s, ref: c.Ref, hangUp: cancel, decided: make(chan struct{})}
 	one.view = queue.View{ID: c.ID, Known: true, At: s.clock.Add(1), Reads: c.Reads, Of: c.Permits, Ahead: 1}
 	s.at[c.ID] = one

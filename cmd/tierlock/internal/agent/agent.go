@@ -126,9 +126,9 @@ func (a *Agent) count(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// Shutdown refuses new holds, ends the waits, and returns when all holds have ended and the registry is closed. When ctx ends, the clients
-// that still hold are told that their holds are lost. Each hold then keeps its lock until its client has closed the connection or its
-// lease is over, so no other host gets the lock before.
+// Shutdown refuses new holds, ends the waits, and returns when all holds have ended and the registry is closed. When ctx ends, Shutdown
+// tells the remaining clients that their holds are lost. Each hold then keeps its lock until its client closes the connection, or until the
+// lease of the hold ends. No other host gets the lock before that.
 func (a *Agent) Shutdown(ctx context.Context) error {
 	a.closing.Store(true)
 	defer a.server.Close()

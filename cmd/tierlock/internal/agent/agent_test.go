@@ -312,6 +312,25 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 	})
 }
 
+// A full agent refuses new holds alone. If it refused renewals, all clients would lose their holds.
+func TestFullAgentRenewsAndReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, memlock.NewServer(), nil, func(c *Config) { c.Clients = 2 })
+		p := h.program(t, "a")
+		hold := need.Get(p.Mutex(report).Acquire(t.Context()))(t)
+		for range 2 { // more connections than the agent may have
+			defer need.Get(h.dial(t.Context()))(t).Close()
+		}
+		time.Sleep(3 * lease)
+		need.OK(t, hold.Err())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Mutex("/other").Acquire(ctx)
+		need.WantMention(t, err, "raise -clients")
+		need.OK(t, hold.Release())
+	})
+}
+
 // A hold belongs to its process: no other process can release or renew it.
 func TestHoldBelongsToItsProcess(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
