@@ -187,6 +187,49 @@ func TestHolderLearnsThatAnotherClientOfTheHostWaits(t *testing.T) {
 	})
 }
 
+// A client can wait before the holder has begun to hold. The holder learns of that client, too.
+func TestHolderLearnsOfAClientThatWaitedBefore(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		first := s.acquire(s.a)
+		second := s.queue(s.b, first)
+		third := s.queue(s.one.program(s.T, "c"), first)
+		need.OK(t, first.Release())
+		hold := <-second
+		contended := hold.Contended()
+		synctest.Wait()
+		need.That(t, "not contended although another client waits", need.Closed(contended))
+		need.OK(t, hold.Release())
+		need.OK(t, (<-third).Release())
+	})
+}
+
+// If the agent is stopped, it cannot end the hold of a client. Therefore the client counts on its hold only until one margin before the
+// agent's own lease ends, also while the agent does not reach the store.
+func TestHoldOfAClientEndsOneMarginBeforeThatOfTheAgent(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		hold := s.acquire(s.a)
+		s.one.agent.mu.Lock()
+		host := s.one.agent.holds[s.one.onlyID()]
+		s.one.agent.mu.Unlock()
+		s.Cleanup(s.server.CutOff(s.one.locks))
+		for hold.Err() == nil {
+			end, agentsEnd := hold.ValidUntil(), host.ends()[0]
+			need.Must(t, fmt.Sprintf("the client counts on its hold until %v, and the agent until %v", end, agentsEnd),
+				!end.After(agentsEnd.Add(-s.one.agent.margin())))
+			time.Sleep(lease / 100)
+		}
+		hold.Release()
+	})
+}
+
+// onlyID returns the id of the only hold. The caller has locked the mutex of the agent.
+func (h *host) onlyID() string {
+	for id := range h.agent.holds {
+		return id
+	}
+	return ""
+}
+
 // While another host waits, a host hands the lock off among its clients for one budget, and not for as long as they want it.
 func TestBusyHostGivesTheLockToAnotherHost(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
