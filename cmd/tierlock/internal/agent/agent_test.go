@@ -126,9 +126,13 @@ func TestNextClientOfTheHostFollowsADeadOneAtOnce(t *testing.T) {
 // another one.
 func TestHoldIsLostBeforeAnotherProcessGetsTheLock(t *testing.T) {
 	for name, fault := range map[string]func(s *scene, h *tier.Hold){
-		"the client is cut off":       func(s *scene, _ *tier.Hold) { s.Cleanup(s.a.cut()) },
-		"the agent has no store":      func(s *scene, _ *tier.Hold) { s.Cleanup(s.server.CutOff(s.one.locks)) },
-		"the agent is shut down":      func(s *scene, _ *tier.Hold) { go s.one.agent.Shutdown(ended(s)) },
+		"the client is cut off":  func(s *scene, _ *tier.Hold) { s.Cleanup(s.a.cut()) },
+		"the agent has no store": func(s *scene, _ *tier.Hold) { s.Cleanup(s.server.CutOff(s.one.locks)) },
+		"the agent is shut down": func(s *scene, _ *tier.Hold) {
+			var ending sync.WaitGroup
+			ending.Go(func() { s.one.agent.Shutdown(ended(s)) })
+			s.Cleanup(ending.Wait)
+		},
 		"the client's machine sleeps": func(_ *scene, h *tier.Hold) { clockOf(h).Suspend(lease) },
 		"the agent stands still": func(s *scene, _ *tier.Hold) {
 			for _, heal := range []func(){s.a.cut(), s.b.cut(), s.server.CutOff(s.one.locks)} {
