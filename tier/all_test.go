@@ -115,8 +115,8 @@ func TestAcquireAllEntersAgain(t *testing.T) {
 		outer := acquire(t, a)
 		bundle := acquireAll(t, outer.Context(soon(t)), b, locks.Mutex("/locks/b"), a, b)
 		holds := bundle.Holds()
-		need.That(t, "what is there twice was not entered again", holds[0].Token() == holds[1].Token() && holds[0].Token() == holds[3].Token())
-		need.Equal(t, "the token of what was held already", holds[2].Token(), outer.Token())
+		need.That(t, "a lock given twice is not reentrant", holds[0].Token() == holds[1].Token() && holds[0].Token() == holds[3].Token())
+		need.Equal(t, "the token of the lock that was already held", holds[2].Token(), outer.Token())
 		wantQueues(t, s, "with holds of a and b", 1, 1, 0)
 		release(t, acquireAll(t, bundle.Context(soon(t)), c, b, a))
 		release(t, bundle)
@@ -136,7 +136,7 @@ func TestAcquireAllTakesBothSidesOfALock(t *testing.T) {
 		release(t, waiting.granted(t))
 
 		reading := acquire(t, rw.Reader())
-		wantErr(t, "one who reads asks to write", errOf(tier.AcquireAll(reading.Context(soon(t)), rw.Writer())), tier.ErrCannotUpgrade)
+		wantErr(t, "a reader asks to write", errOf(tier.AcquireAll(reading.Context(soon(t)), rw.Writer())), tier.ErrCannotUpgrade)
 		release(t, reading)
 	})
 }
@@ -258,7 +258,7 @@ func TestFewContextsThatHaveEndedAreKept(t *testing.T) { // I10
 			most = max(most, tier.Derived(bundle.Holds()[0]), tier.Derived(bundle.Holds()[1]))
 		}
 		need.Equal(t, "the most contexts that a hold has kept", most, 16)
-		need.That(t, "one that lives was dropped", bundle.Context(parent) == lives)
+		need.That(t, "a context that lives was dropped", bundle.Context(parent) == lives)
 		release(t, bundle)
 	})
 }

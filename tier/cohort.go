@@ -13,7 +13,7 @@ import (
 
 // A cohort is the state of one lock in this process: the goroutines that wait in front of the gate, the owner behind the gate, and the
 // grant that the owner uses. This file has the transitions of that state: goroutines arrive and leave, the lock is requested from the
-// second tier, grants end or linger, readers join, and owners listen for requests to yield.
+// second tier, grants end or linger ([WithLinger]), readers join, and owners listen for requests to yield.
 type cohort struct {
 	members // its mutex guards the fields below
 
@@ -137,8 +137,8 @@ func (c *cohort) takeLocked(m *Mutex, now time.Duration) *ownership {
 	return c.ownLocked(&ownership{mutex: m}, c.grant, now, source)
 }
 
-// drop releases a grant that lingered, before another grant is requested. drop reports whether the grant is released. If ctx ends first,
-// the release continues in the background, and the cohort becomes free after it.
+// drop releases a grant that no goroutine uses, before another grant is requested. drop reports whether the grant is released. If ctx ends
+// first, the release continues in the background, and the cohort becomes free after it.
 func (c *cohort) drop(ctx context.Context, kept second.Grant) bool {
 	gone := make(chan struct{})
 	if !c.spawn(func() { kept.Release(); close(gone) }) { // if the release fails, the second tier retries it

@@ -33,7 +33,7 @@ type credit struct {
 	lately *atomic.Int32
 }
 
-// The method of returns the credit of a path. An unknown path starts with what the other paths have earned recently.
+// credits.of returns the credit of a path. An unknown path starts with what the other paths have earned recently.
 func (all *credits) of(key lockKey) credit {
 	left, known := all.known[key]
 	if lately := all.lately.Load(); !known && lately >= 0 {

@@ -60,11 +60,11 @@ func ExampleWithMaxWait() {
 	fmt.Println(errors.Is(err, tier.ErrWaitLimit))
 	var wait *tier.WaitError
 	if errors.As(err, &wait) && wait.Here != nil {
-		fmt.Println("holds of this process that are in the way:", wait.Here.Holds)
+		fmt.Println("holds of this process that block the wait:", wait.Here.Holds)
 	}
 	// Output:
 	// true
-	// holds of this process that are in the way: 1
+	// holds of this process that block the wait: 1
 }
 
 // An option of a registry applies to all its locks. The same option of a lock overrides it for that lock. Options of the session are

@@ -80,8 +80,7 @@ func jain(shares []share) float64 {
 	return sum * sum / (float64(len(shares)) * squares)
 }
 
-// The function at starts another process and returns its registry. to and back return how long a message takes to the server, and from
-// the server.
+// at(…) starts another process and returns its registry. to and back return how long a message takes to the server, and from the server.
 func at(t *testing.T, s *zktest.Server, to, back func() time.Duration, opts ...tier.RegistryOption) *tier.Registry {
 	t.Helper()
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -34,7 +34,7 @@ func (g *gate[S]) join() *waiter[S] {
 	return w
 }
 
-// admit lets the first waiter through. Before the call, the caller has set the waiter's seat. The gate must not be empty.
+// admit lets the first waiter through. The caller sets the waiter's seat before the call. The gate must not be empty.
 func (g *gate[S]) admit() {
 	w := g.first
 	g.leave(w)
@@ -54,7 +54,8 @@ func (g *gate[S]) tellAll() {
 	}
 }
 
-// refuse removes those waiters for whose seat concerned returns true. Each of them gets err. refuse returns the number of removed waiters.
+// refuse removes each waiter if concerned returns true for its seat. The removed waiters get err. refuse returns the number of removed
+// waiters.
 func (g *gate[S]) refuse(err error, concerned func(*S) bool) (n int) {
 	for w := g.first; w != nil; {
 		next := w.next

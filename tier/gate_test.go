@@ -44,7 +44,7 @@ func TestGateIsAQueue(t *testing.T) { // I6 I9
 				case step == 18:
 					g.refuse(errors.New("no"), func(*int) bool { return true })
 					for _, w := range model {
-						need.Must(t, "refuse forgot a waiter, or took one that leaves by itself", (w.refusal == nil) == w.told && turned(w))
+						need.Must(t, "refuse forgot a waiter, or refused a waiter that leaves by itself", (w.refusal == nil) == w.told && turned(w))
 						if w.refusal != nil {
 							out = append(out, w)
 						}

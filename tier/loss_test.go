@@ -97,9 +97,9 @@ func write(t *testing.T, hold *tier.Hold) (finish func()) {
 func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T) {
 	type row struct{ lingers, nested, queued bool }
 	need.Each(t, map[string]row{
-		"somebody waits": {queued: true},
-		"nobody waits and the contender may linger":    {lingers: true},
-		"the hold is an inner one, and somebody waits": {nested: true, queued: true},
+		"a process waits": {queued: true},
+		"no process waits, and the contender may linger": {lingers: true},
+		"the hold is an inner one, and a process waits":  {nested: true, queued: true},
 	}, func(t *testing.T, c row) {
 		metered(t, func(t *testing.T, _ *memory.Server, _ *meter, process func(...tier.Option) *tier.Mutex) {
 			linger := time.Duration(0)
@@ -125,7 +125,7 @@ func TestWriteThatOverlapsTheReleaseTakesNoEffectUnderTheNextOwner(t *testing.T)
 				waiter = start(soon(t), mu)
 			}
 			next := waiter.granted(t)
-			need.That(t, "the next owner has the contender of the one that was writing", next.Token() > outer.Token())
+			need.That(t, "the next owner has the contender of the owner that was writing", next.Token() > outer.Token())
 			finish()
 			release(t, next)
 		})

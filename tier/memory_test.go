@@ -25,7 +25,7 @@ func TestWaiterIsCheap(t *testing.T) {
 				go func() { <-never; done <- struct{}{} }()
 			}
 		}
-		idlers() // allocates goroutines that the runtime uses again; otherwise those of the second measurement would look cheaper
+		idlers() // allocates goroutines that the runtime uses again; otherwise the second measurement would look cheaper
 		idle := heapOf(idlers)
 		waiting := heapOf(func() {
 			for range waiters {

@@ -148,7 +148,7 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) (err 
 	return f(hold.Context(ctx))
 }
 
-// The function both returns an error that wraps err and other. If one of them is nil, the result is the other one, unchanged.
+// both(err, other) returns an error that wraps err and other. If one of them is nil, the result is the other one, unchanged.
 func both(err, other error) error {
 	if err == nil || other == nil {
 		return cmp.Or(err, other)

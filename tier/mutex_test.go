@@ -328,7 +328,7 @@ func TestNoNameIsAContenderOfTheLockAbove(t *testing.T) {
 			for _, above := range []*tier.Mutex{other.Mutex("/jobs"), other.RWMutex("/jobs").Reader(), other.RWMutex("/jobs").Writer()} {
 				hold, err := above.TryAcquire(soon(t))
 				if err != nil {
-					t.Fatalf("%s is in the way of the lock above: %v", name, err)
+					t.Fatalf("%s blocks the lock above: %v", name, err)
 				}
 				release(t, hold)
 			}

@@ -117,8 +117,8 @@ func WithObserver(o Observer) Option {
 	})
 }
 
-// The method and returns an observer that calls the functions of o, and then those of p. The literal has no field names, so that the
-// compiler reports a missing field.
+// Observer.and returns an observer that calls the functions of o, and then those of p. The literal has no field names, so that the compiler
+// reports a missing field.
 func (o Observer) and(p Observer) Observer {
 	return Observer{
 		inTurn(o.Waiting, p.Waiting),

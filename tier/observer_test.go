@@ -327,10 +327,10 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		err := inVain(t, p, 3)
 		text := "tier: acquire " + pool + ": waited 2s for 3 permits: context deadline exceeded; " +
 			"this process is first in the queue, and too few permits are free: see Contenders"
-		need.That(t, fmt.Sprintf("nobody else queues: %+v", err), err.Position == 0 && err.Taken == 0 && err.First)
+		need.That(t, fmt.Sprintf("no other process queues: %+v", err), err.Position == 0 && err.Taken == 0 && err.First)
 		need.Equal(t, "the error", err.Error(), text)
 		err = inVain(t, holder, 3)
-		need.Equal(t, "taken by one that waits for itself", err.Taken, 2)
+		need.Equal(t, "permits of a process that waits for its own permits", err.Taken, 2)
 		need.That(t, err.Error(), strings.HasSuffix(err.Error(), ": see Contenders; this process has 2 permits"))
 		queued := time.Now().UTC().Format(time.RFC3339)
 		ahead := ask(soon(t), first, 3).blocked(t)
@@ -343,7 +343,7 @@ func TestWaitErrorOfASemaphoreSaysWhoIsInTheWay(t *testing.T) {
 		}
 		second := ask(soon(t), p, 1).blocked(t)
 		all, listed := p.Contenders(soon(t))
-		need.That(t, fmt.Sprintf("contenders %+v, %v; want those with 1 and 2 permits, and then the queue", all, listed),
+		need.That(t, fmt.Sprintf("contenders %+v, %v; want the holders of 1 and 2 permits, and then the queue", all, listed),
 			listed == nil && len(all) == 4 && all[0].Permits == 1 && all[1].Permits == 2 && all[2].Label == "billing" && all[3].Permits == 0)
 		err = inVain(t, holder, 1)
 		if err.Position != 2 || err.AheadHolds || err.Taken != 2 ||

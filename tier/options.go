@@ -158,9 +158,9 @@ func WithMaxWait(d time.Duration) Option { return option(func(o *options) { o.ma
 // closed. The warning has the path, and the place where Acquire was called. With this option, the deadlock warning of [Mutex.Acquire] also
 // has that place.
 //
-// The warning is logged when the garbage collector finds the hold. A context of [Hold.Context] keeps the hold reachable, and so does every
-// context derived from it. The option does not cover permits of semaphores. Each acquisition costs eight more allocations and a stack
-// trace. An [Observer] gets a different *Hold than the caller.
+// The warning is logged when the garbage collector finds the hold. There is no warning while the program keeps a context of [Hold.Context],
+// or a context derived from it, because the context refers to the hold. The option does not cover permits of semaphores. Each acquisition
+// costs eight more allocations and a stack trace. An [Observer] gets a different *Hold than the caller.
 func WithLeakDetection() Option { return option(func(o *options) { o.traced = true }) }
 
 func (o options) check() error {

@@ -48,7 +48,7 @@ type verdict struct {
 	until time.Duration // when the first kept permit has to leave the process; 0 if none is kept
 }
 
-// A fate is what becomes of a spare.
+// A fate says where a spare goes.
 type fate int
 
 const (
@@ -122,7 +122,7 @@ func (v poolView) fair(one spare) bool {
 }
 
 // end returns the time at which a permit has to leave the process if another process waits. The budgets run from the grant or, if that is
-// later, from the last check that saw no other process. They are those of the first waiter.
+// later, from the last check that saw no other process. The first waiter's options set the budget.
 func (v poolView) end(s stay) time.Duration {
 	limit := min(s.budgets*float64(v.waiters[0].budget), math.MaxInt64/2)
 	return max(v.alone, s.since) + time.Duration(limit)

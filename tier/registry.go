@@ -69,8 +69,8 @@ func New(t second.Tier, opts ...Option) *Registry {
 // now reads the clock of the leases. Callers also use its value for durations.
 func (r *Registry) now() time.Duration { return r.second.Now() }
 
-// The method at converts a time of the clock of the leases to a time of day. It subtracts the elapsed time from the present time, because
-// the clock of the leases counts the sleep of the machine, and package time does not.
+// Registry.at converts a time of the clock of the leases to a time of day. It subtracts the elapsed time from the present time, because the
+// clock of the leases counts the sleep of the machine, and package time does not.
 func (r *Registry) at(t time.Duration) time.Time {
 	ago := r.now() - t
 	return time.Now().Add(-ago)

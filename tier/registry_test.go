@@ -163,7 +163,7 @@ func TestShutdownLetsOwnersFinishAndNobodyElseIn(t *testing.T) {
 		for _, w := range waiters {
 			<-w.done
 			wantErr(t, "a waiter", w.err, tier.ErrClosed)
-			need.WantMention(t, w.err, "has the lock")
+			need.WantMention(t, w.err, " the lock")
 		}
 		wantErr(t, "Err", locks.Err(), tier.ErrClosed)
 		for _, path := range []string{"/locks/a", "/locks/new"} {
@@ -200,7 +200,7 @@ func TestShutdownTurnsAwayWhoHasTheNextTurn(t *testing.T) {
 		}
 		var first *tier.WaitError
 		if errors.As(waiters[0].err, &first); first.Here != nil {
-			t.Errorf("what was in the way of the first one is its own: %v", first)
+			t.Errorf("the first waiter was blocked by its own process: %v", first)
 		}
 		done.granted(t)
 	})
@@ -264,7 +264,7 @@ func TestShutdownTurnsAwayWhoIsAboutToQueue(t *testing.T) {
 		queue := tier.Arrive(locks.Mutex("/locks/a"))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := shutdown(ctx, locks)
-		wantErr(t, "who is about to queue", queue(soon(t)), tier.ErrClosed)
+		wantErr(t, "a goroutine that is about to queue", queue(soon(t)), tier.ErrClosed)
 		cancel()
 		<-done.done
 		wantErr(t, "Shutdown", done.err, context.Canceled)

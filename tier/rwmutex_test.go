@@ -128,7 +128,7 @@ func TestPhasesAreFair(t *testing.T) { // I6
 				release(t, a.got)
 			}
 		}
-		m.wantWrites(t, "all phases, of which the last releases", 1)
+		m.wantWrites(t, "all phases; only the last one releases the lock", 1)
 	})
 }
 
@@ -199,7 +199,7 @@ func TestLingeringReader(t *testing.T) {
 		synctest.Wait()
 		m.take()
 		release(t, acquire(t, a.Reader()))
-		need.Empty(t, "sent to read what lingers", m.take())
+		need.Empty(t, "commands to read a lock that lingers", m.take())
 		other := acquire(t, b.Reader())
 		synctest.Wait()
 		wantQueue(t, s, "with one that lingers and one that reads", 2)
@@ -208,7 +208,7 @@ func TestLingeringReader(t *testing.T) {
 		release(t, writer.granted(t))
 		release(t, acquire(t, a.Reader())) // the writer's contender lingers, and a reader can use it
 		if hold, err := a.Writer().TryAcquire(soon(t)); err != nil {
-			t.Errorf("TryAcquire of what lingers: %v", err)
+			t.Errorf("TryAcquire of a lock that lingers: %v", err)
 		} else {
 			release(t, hold)
 		}
@@ -412,7 +412,7 @@ func TestReaderThatJoinsTheLastOneWhileItLeavesKeepsTheLock(t *testing.T) { // I
 		joined := acquire(t, mu.Reader())
 		left.granted(t)
 		writer := start(soon(t), process(t, s).RWMutex("/locks/a").Writer()).blocked(t)
-		wantErr(t, "who joined", joined.Err(), nil)
+		wantErr(t, "the reader that joined", joined.Err(), nil)
 		release(t, joined)
 		release(t, writer.granted(t))
 	})

@@ -470,7 +470,8 @@ func (p *pool) followLocked(store second.Semaphore) {
 	p.permits = store.Permits()
 	if permits := p.permits; permits != p.given && p.registry.warnOnce(p.key) {
 		p.spawn(func() {
-			p.registry.second.Logger().Warn("tier: the number of permits differs from the one in the store, which applies; use SetPermits",
+			p.registry.second.Logger().Warn("tier: the number of permits differs from the one in the store; the stored number applies, and "+
+				"SetPermits changes it",
 				"path", p.key.path, "given", p.given, "permits", permits)
 		})
 	}
@@ -511,7 +512,7 @@ func (p *pool) release(permits *Permits) error {
 }
 
 // offerLocked offers permits, and the kept ones, to the waiters. Either the store has just granted the permits, or a goroutine has released
-// them. When the first waiter has changed, offerLocked is called without permits. It returns those that have to go back to the store.
+// them. When the first waiter has changed, offerLocked is called without permits. It returns the permits that have to go back to the store.
 func (p *pool) offerLocked(permits []permit, granted bool) (rest []permit) {
 	return p.applyLocked(p.viewLocked(permits, granted).assign(), permits)
 }
@@ -531,8 +532,8 @@ func (p *pool) viewLocked(permits []permit, granted bool) poolView {
 	return v
 }
 
-// applyLocked does what the policy has decided about the spares: the kept permits, and then the given ones. It returns those of the given
-// ones that have to go back to the store.
+// applyLocked does what the policy has decided about the spares: the kept permits, and then the given ones. Of the given permits, it
+// returns the ones that have to go back to the store.
 func (p *pool) applyLocked(decided verdict, permits []permit) (rest []permit) {
 	var served, still, due []permit
 	for i, one := range slices.Concat(p.kept, permits) {
@@ -560,7 +561,7 @@ func (p *pool) haveLocked(more int, now time.Duration) {
 	p.moved = now
 }
 
-// serveLocked gives permits to the first waiters, in order. The permits are those of whole requests.
+// serveLocked gives permits to the first waiters, in order. They suffice exactly for whole requests.
 func (p *pool) serveLocked(permits []permit) {
 	now := p.registry.now()
 	for len(permits) > 0 {

@@ -730,7 +730,7 @@ func TestReleaseThatFindsPermitsLostTellsOfIt(t *testing.T) {
 	bubble(t, func(t *testing.T, srv *memory.Server) {
 		two := take(t, process(t, srv).Semaphore(pool, 3), 2)
 		srv.Remove(queueOf(pool), 0)
-		wantErr(t, "Release of what was deleted", two.Release(), tier.ErrLost)
+		wantErr(t, "Release of deleted permits", two.Release(), tier.ErrLost)
 		need.That(t, "Lost is open", closedNow(two.Lost()))
 	})
 }
@@ -752,7 +752,7 @@ func TestPermitsThatWereHandedOffAreLostByTheirNewOwner(t *testing.T) {
 	})
 }
 
-// The function alone runs f with a process that has one permit. store.errAt decides what the store answers about that permit.
+// alone(t, f) runs f with a process that has one permit. store.errAt decides what the store answers about that permit.
 func alone(t *testing.T, f func(t *testing.T, store *special, one *tier.Permits, lose context.CancelCauseFunc)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, srv *memory.Server) {

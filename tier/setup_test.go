@@ -108,7 +108,7 @@ func (m *meter) wantWrites(t *testing.T, what string, want int) {
 	need.That(t, fmt.Sprintf("%s: requests %v, want %d writes", what, ops, want), writes(ops) == want)
 }
 
-// The function writes counts the commands that change something.
+// writes(ops) counts the commands that change something.
 func writes(ops []queue.Op) (n int) {
 	for _, op := range ops {
 		if op == queue.Enter || op == queue.Try || op == queue.Share || op == queue.Leave || op == queue.Ask || op == queue.Weigh {

@@ -208,7 +208,7 @@ func TestStatsTellHowLongTheStoreTakesToTakeALockBack(t *testing.T) {
 		want := func(when string, number int64, sum time.Duration) {
 			t.Helper()
 			got := locks.Stats()
-			need.Equal(t, when+": how many were given up, and in what time", [2]any{got.GiveUps, got.GiveUpTime}, [2]any{number, sum})
+			need.Equal(t, when+": the number of releases, and their total time", [2]any{got.GiveUps, got.GiveUpTime}, [2]any{number, sum})
 		}
 		slowly := func(hold *tier.Hold, answered time.Duration) {
 			thaw := s.Freeze()

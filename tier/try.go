@@ -28,15 +28,15 @@ func newTry(ctx context.Context, now time.Duration) *try {
 	return t
 }
 
-// keepsWaiting is called when a goroutine begins to wait behind a try. The caller has locked the mutex of the stake. If t is nil, there is
-// no try.
+// keepsWaiting is called when a goroutine begins to wait behind a try. The caller has locked the mutex of the cohort or pool. If t is nil,
+// there is no try.
 func (t *try) keepsWaiting(now time.Duration) {
 	if t != nil && t.timer == nil {
 		t.timer = time.AfterFunc(tryTime-(now-t.since), func() { t.end(errOvertaken) })
 	}
 }
 
-// The method over is called when the try has returned. The caller has locked the mutex of the stake.
+// try.over is called when the try has returned. The caller has locked the mutex of the cohort or pool.
 func (t *try) over() {
 	if t.timer != nil {
 		t.timer.Stop()

@@ -17,7 +17,7 @@ const maxValue = 16 << 10
 type Value struct {
 	Data  []byte
 	Token int64     // of the hold that saved it
-	Saved time.Time // by the clock of the store; by that of the writer on etcd
+	Saved time.Time // by the clock of the store, and on etcd by the clock of the writer
 }
 
 // ErrNoValue means that no value is saved beside the lock.

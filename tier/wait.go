@@ -36,8 +36,8 @@ var (
 	// [Semaphore.Break] return ErrUnknown if the contender may have been removed, or may still be removed.
 	ErrUnknown = second.ErrUnknown
 	// ErrUnavailable means that the store grants no lock at the moment. The store cannot be reached, refuses or does not answer a request, or
-	// has not renewed a session or lease yet. Try again later. TryAcquire returns ErrUnavailable, and so does a wait that ends in such a
-	// state. All errors of [Registry.Err] wrap ErrUnavailable, except a [*GracePeriodError] and [ErrClosed].
+	// has not renewed a session or lease yet. Try again later. TryAcquire returns ErrUnavailable in such a state. The error of a wait that
+	// ends in such a state also wraps it. All errors of [Registry.Err] wrap ErrUnavailable, except a [*GracePeriodError] and [ErrClosed].
 	ErrUnavailable = second.ErrUnavailable
 	// ErrWaitLimit means that the lock was not acquired within the limit of [WithMaxWait].
 	ErrWaitLimit = errors.New("wait limit reached")
@@ -64,7 +64,7 @@ type inGracePeriod struct {
 
 func (e inGracePeriod) Unwrap() []error { return []error{e.error, e.period} }
 
-// A gated stake is a cohort or a pool, with the methods that its waiters use.
+// A gated is a cohort or a pool, with the methods that its waiters use.
 type gated[S any] interface {
 	stake
 	wait(ctx context.Context, w *waiter[S], begun time.Duration) Wait
@@ -241,14 +241,14 @@ func (w *Wait) stand(s second.Standing, t second.Tier) {
 // owner describes the owner of the lock in this process.
 func (h *Here) owner() string {
 	if h.Carried {
-		return fmt.Sprintf("this process has the lock, since %s: the hold in the context of this call was released, but "+
+		return fmt.Sprintf("this process has held the lock since %s: the hold in the context of this call was released, but "+
 			"%d reentrant holds were not released", stamp(h.Since), h.Holds)
 	}
-	return "another goroutine of this process has the lock, since " + stamp(h.Since) +
-		"; or the caller itself has the lock, and did not pass the context of its hold"
+	return "another goroutine of this process has held the lock since " + stamp(h.Since) +
+		"; or the caller itself holds the lock, and did not pass the context of its hold"
 }
 
-// The method who describes the process of a contender.
+// Contender.who describes the process of a contender.
 func (c Contender) who() string {
 	switch {
 	case c.PID != 0 && c.Label != "":

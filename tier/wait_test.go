@@ -83,7 +83,7 @@ func TestWaitErrorTellsOfAnotherGoroutine(t *testing.T) {
 		if h := err.Here; h == nil || !h.Since.Equal(since) || h.Token != hold.Token() || h.Holds != 1 || h.Carried || err.Position != 0 {
 			t.Errorf("%+v, here %+v", err, h)
 		}
-		wantText(t, err, "; another goroutine of this process has the lock, since 2000-01-01T00:00:00Z; or the caller itself has the lock")
+		wantText(t, err, "; another goroutine of this process has held the lock since 2000-01-01T00:00:00Z; or the caller itself holds the lock")
 		release(t, hold)
 	})
 }
@@ -98,7 +98,7 @@ func TestWaitErrorTellsOfAnInnerHoldThatWasNotReleased(t *testing.T) {
 		wait := waitError(t, ctx, mu)
 		h := wait.Here
 		need.That(t, fmt.Sprintf("%+v, here %+v", wait, h), h != nil && h.Carried && h.Holds == 1)
-		wantText(t, wait, "; this process has the lock, since 2000-01-01T00:00:00Z: "+
+		wantText(t, wait, "; this process has held the lock since 2000-01-01T00:00:00Z: "+
 			"the hold in the context of this call was released, but 1 reentrant holds were not released")
 		release(t, inner)
 	})
@@ -210,7 +210,7 @@ func TestWaitInAGracePeriodNamesNoHolder(t *testing.T) {
 	need.That(t, "the one ahead is said to have the lock", !wait.AheadHolds)
 	need.Equal(t, "the error", err.Error(), want)
 	if wait := tier.StandingWait(second.Standing{Ahead: 1}); !wait.AheadHolds { // outside of one, a contender ahead counts as the holder
-		t.Errorf("%+v, want a wait for who has the lock", wait)
+		t.Errorf("%+v, want a wait for the holder", wait)
 	}
 }
 

@@ -96,7 +96,7 @@ func (w *queues) grantedLocked(c *caller) {
 		// With Seam, a loss is reported at once.
 		known := w.scope.Seam && c.after > c.lossAfter || c.certain && w.step > c.lossAfter
 		if err := x.hold.Err(); err != nil && (!c.disturbed || known) && !w.draining {
-			w.blameLocked("lost", "%s is given what is lost: %v", c.name, err)
+			w.blameLocked("lost", "%s gets a lost lock: %v", c.name, err)
 		}
 		w.spans = append(w.spans, x)
 	}
@@ -655,7 +655,7 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	if n := c.call.permits(); n > 0 {
 		wants = append(wants, " for "+permitsText(n)+":")
 	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] && !c.spoilt && !(w.scope.Long && c.closing) { // several leave
-		wants = append(wants, "of this process has the lock, since ")
+		wants = append(wants, "of this process has held the lock since ")
 	} else if e.Position > 0 {
 		wants = append(wants, e.Ahead.Label, map[bool]string{true: " has the lock", false: " ahead"}[e.AheadHolds])
 	}
