@@ -280,7 +280,7 @@ func TestListAndAskAreRepeated(t *testing.T) {
 		ctx := within(t, time.Millisecond)
 		f.then(List, never)
 		wantErr(t, "Contenders", need.ErrOf(l.Contenders(ctx)), context.DeadlineExceeded)
-		wantErr(t, "a caller who leaves says nothing of the store", f.outage(), nil)
+		wantErr(t, "an outage, after a caller has left", f.outage(), nil)
 		for _, outcome := range []Outcome{Unknown, Failed} {
 			f.then(List, says(Answer{Outcome: outcome, Err: errors.New("canceled"), Away: errAway}))
 			wantErr(t, "the store's word for the end of ctx", f.do(ctx, Command{Op: List}).Err, context.DeadlineExceeded)

@@ -116,7 +116,7 @@ type Answer struct {
 
 	View          View    // by Enter, Try, Look, Share, Weigh: the state of the contender
 	Permits       int     // by an Enter or a Try that is Denied because of its number of permits: the number in the store
-	Views         []View  // by Beat: states of those Among that get no notifications; applied before the lease is extended
+	Views         []View  // by Beat: states of contenders in Among that get no notifications; applied before the lease is extended
 	Removed       Removal // by Leave: whether the contender was removed; by Enter: whether Old was removed
 	InGracePeriod bool    // by Try: the Outcome is Locked only because the store is in a grace period
 

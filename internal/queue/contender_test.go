@@ -164,14 +164,14 @@ func TestLostContenderLeavesAfterTheMargin(t *testing.T) {
 		h.session.Lose(h, second.Lost(second.ByOther, "a test"))
 		f.many(Leave, 3, says(Answer{Outcome: Failed}))
 		time.Sleep(ttl/3 - 1)
-		need.Equal(t, "removals within the margin", len(f.ops(Leave)), 0)
+		need.Equal(t, "attempts to remove it within the margin", len(f.ops(Leave)), 0)
 		time.Sleep(2)
-		need.Equal(t, "removals after the margin and before the release, the first of which fails", len(f.ops(Leave)), 2)
+		need.Equal(t, "attempts to remove it after the margin and before the release; the first attempt fails", len(f.ops(Leave)), 2)
 		wantErr(t, "Release", h.Release(), second.ErrLost)
 		synctest.Wait()
-		need.Equal(t, "removals once it is given up, which is nothing new", len(f.ops(Leave)), 2)
+		need.Equal(t, "attempts to remove it right after the release, which causes no other attempt", len(f.ops(Leave)), 2)
 		time.Sleep(time.Second)
-		need.Equal(t, "removals in all, three that fail and one", len(f.ops(Leave)), 4)
+		need.Equal(t, "all attempts to remove it: three that fail and one that succeeds", len(f.ops(Leave)), 4)
 		if beats := f.ops(Beat); len(beats) != 2 || len(beats[0].Among) != 0 {
 			t.Errorf("renewals %+v, want two, and that the first does not name the lost contender", beats)
 		}
@@ -333,7 +333,7 @@ func TestWhoWaitsStandsBehindThoseOfWhomItIsTold(t *testing.T) {
 		need.Equal(t, "ahead", w.Standing().Ahead, 2)
 		cancel()
 		f.none()
-		need.Equal(t, "who has left stands behind", w.Standing().Ahead, 0)
+		need.Equal(t, "contenders ahead of a waiter that has left", w.Standing().Ahead, 0)
 	})
 }
 

@@ -36,7 +36,7 @@ func TestGuardedWrites(t *testing.T) {
 		}
 		ctx := within(t, time.Second)
 		err = h.Write(ctx, fine, func() (Outcome, error) { time.Sleep(2 * time.Second); return Done, nil })
-		need.That(t, fmt.Sprintf("a caller who leaves: %v, idle %v", err, h.Idle()),
+		need.That(t, fmt.Sprintf("a caller that leaves: %v, idle %v", err, h.Idle()),
 			errors.Is(err, second.ErrUnknown) && errors.Is(err, context.DeadlineExceeded) && !h.Idle())
 		time.Sleep(time.Second + 1)
 		need.That(t, "not idle although the answer has come", h.Idle())
@@ -135,12 +135,12 @@ func TestShareIsOneCommandAndAnotherContest(t *testing.T) {
 		}
 		all.Wait()
 		need.Equal(t, "commands", len(f.ops(Share)), 1)
-		need.That(t, "contended by those that it has let in", h.Contended() != old && !h.Contended().Raised())
+		need.That(t, "contended by the readers that it has let in", h.Contended() != old && !h.Contended().Raised())
 		h.Release()
 		f.reader = true
 		h = f.acquire(second.Writing)
 		if err := h.Share(t.Context()); err != nil || !h.Contended().Raised() { // now a writer waits behind the readers
-			t.Errorf("%v; contended by who does not read: %v", err, h.Contended().Raised())
+			t.Errorf("%v; contended by a contender that does not read: %v", err, h.Contended().Raised())
 		}
 		h.Release()
 		f.none()
@@ -193,7 +193,7 @@ func TestPermitsThatCannotBeGivenBack(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			wantErr(t, "Release of the last", s.Release(permits[2:]), nil)
 		}()
-		wantErr(t, "Release of what has gone with the last", s.Release(permits[1:2]), nil)
+		wantErr(t, "Release of a permit that was released together with the last one", s.Release(permits[1:2]), nil)
 		f.none()
 		if permits, err = s.TryAcquire(t.Context(), 2); err != nil {
 			t.Fatal(err)

@@ -344,8 +344,8 @@ func (s *schedule) workWithPermits(p *memory.Process) {
 	}
 }
 
-// The function has records that a process keeps n permits of a portion from now on. It checks that all processes together have no more than
-// the total.
+// schedule.has records that a process keeps n permits of a portion from now on. It checks that all processes together have no more than the
+// total.
 func (s *schedule) has(p *memory.Process, c second.Permit, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -204,8 +204,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// A store that was set back to an earlier state may have lost commands that it had answered. Two kinds are then repeated: those that gave
-// up some permits, and those that made a writer a reader.
+// A store that was set back to an earlier state may have lost commands that it had answered. The process then repeats commands of two
+// kinds: Weigh, which gives up some permits, and Share, which turns a writer into a reader.
 func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 	play(t, Config{}, func(t *testing.T, f *fake) {
 		s := need.Get(f.Semaphore("/l", 4, second.Options{}))(t)
@@ -221,9 +221,9 @@ func TestStoreThatMayHaveGoneBackIsToldAgain(t *testing.T) {
 		f.then(Share, never)
 		time.Sleep(ttl)
 		weights, shares := f.ops(Weigh), f.ops(Share)
-		need.Must(t, fmt.Sprintf("sent %+v; want what is left twice more, as it is refused once", weights),
+		need.Must(t, fmt.Sprintf("sent %+v; want the remaining weight twice more, because it is refused once", weights),
 			len(weights) == 3 && weights[2].Weight == 1)
-		need.Equal(t, "Share commands, the first of which was not answered", len(shares), 3)
+		need.Equal(t, "Share commands; the first repeated one gets no answer", len(shares), 3)
 		wantErr(t, "the rest", s.Release(append(permits[3:], whole...)), nil)
 		h.Release()
 		reads.Release()
@@ -276,7 +276,7 @@ func TestContenderThatCannotLeave(t *testing.T) {
 		need.That(t, fmt.Sprintf("Release: %v", err), errors.Is(err, errRefused) && !errors.Is(err, second.ErrLost))
 		time.Sleep(5 * ttl)
 		need.Equal(t, "lines about it", strings.Count(f.logged().String(), "cannot delete a queue entry"), 1)
-		need.That(t, "who cannot be removed by itself is not dropped with a renewal", len(f.ops(Drop)) != 0)
+		need.That(t, "a contender that cannot be removed alone is not dropped with a renewal", len(f.ops(Drop)) != 0)
 		f.none()
 	})
 }
@@ -329,7 +329,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 					f.Tier.Close()
 					need.AtMost(t, "Close took", time.Since(begun), time.Second)
 					<-done
-					need.Equal(t, "time that what was under way took longer", time.Since(begun), 0)
+					need.Equal(t, "time for which the calls continued after Close", time.Since(begun), 0)
 					byes := f.ops(Goodbye)
 					need.Must(t, fmt.Sprintf("goodbyes: %+v", byes), len(byes) == 1)
 					f.mu.Lock()

@@ -188,14 +188,14 @@ func (f *fake) execute(c Command) Answer {
 	return a
 }
 
-// The method then sets the replies to the next commands of a kind.
+// fake.then sets the replies to the next commands of a kind.
 func (f *fake) then(op Op, replies ...reply) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next[op] = append(f.next[op], replies...)
 }
 
-// The method many sets the same reply for the next n commands of a kind.
+// fake.many sets the same reply for the next n commands of a kind.
 func (f *fake) many(op Op, n int, r reply) { f.then(op, slices.Repeat([]reply{r}, n)...) }
 
 // within returns a context that ends with the test, or after d.
@@ -235,7 +235,7 @@ func late(d time.Duration) reply {
 	}
 }
 
-// The function but returns a reply that executes the command and changes its answer.
+// but(change) returns a reply that executes the command and changes its answer.
 func but(change func(*Answer)) reply {
 	return func(_ context.Context, _ Command, usual func() Answer) Answer {
 		a := usual()
@@ -299,7 +299,7 @@ func (f *fake) remove(id string) {
 	delete(f.places, id)
 }
 
-// The method none checks that no contender is left, neither in the store nor in the process.
+// fake.none checks that no contender is left, neither in the store nor in the process.
 func (f *fake) none() {
 	f.Helper()
 	synctest.Wait()
