@@ -28,7 +28,7 @@ var breakPromises = []promise{
 		test: permitsBrokenOverLostMessages},
 }
 
-// The method breaks calls Break with a token, for a lock or for permits. Break has to return one of the errors in want.
+// scene.breaks calls Break with a token, for a lock or for permits. Break has to return one of the errors in want.
 func (s *scene) breaks(by interface {
 	Break(ctx context.Context, token int64) error
 }, token int64, want ...error,

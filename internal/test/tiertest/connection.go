@@ -85,7 +85,7 @@ func connectionIsTold(s *scene) {
 	}
 	s.release(p.acquire())
 	p.Close()
-	s.await("the listener returns, for which nobody waits", s.patience(), r.idle)
+	s.await("the listener returns, although no call waits for it", s.patience(), r.idle)
 	if end := r.last(); end != "" && end != second.Connected { // on a busy machine, the connection may have ended and come back
 		s.Errorf("events for a Close by the program: %v", r.take())
 	}

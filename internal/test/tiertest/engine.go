@@ -11,9 +11,9 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// These are promises of package tier. They go beyond those of a second tier, such as that a requeue is one write and that a holder learns
-// of waiters and of its loss. They follow from the promises of the second tier. Therefore they are tested in virtual time on each kind of
-// tier, and in real time on one store only.
+// These are promises of package tier. They follow from the promises of the second tier, for example that a requeue is one write, and that a
+// holder learns of waiters and of its loss. Therefore they are tested in virtual time on each kind of tier, and in real time on one store
+// only.
 var enginePromises = []promise{
 	{name: "hand-off", text: "Handing the lock off to another goroutine of the process writes nothing",
 		gate: true, alone: true, test: handOffIsFree},
@@ -214,7 +214,7 @@ func budgetIsKept(s *scene) {
 		before := w.tenures.Load()
 		h := r.granted()
 		if n := w.tenures.Load() - before; queued && n > ahead {
-			s.Errorf("%d times another process had the lock before one that waited behind %d", n, ahead)
+			s.Errorf("%d times another process had the lock before a process that waited behind %d", n, ahead)
 		}
 		if took := time.Since(begun); s.Virtual && took > ahead*(budget+2*section) {
 			s.Errorf("a turn behind %d busy processes took %v, want at most %v", ahead, took, ahead*(budget+2*section))

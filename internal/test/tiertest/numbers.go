@@ -28,7 +28,7 @@ func anotherNumber(s *scene) {
 	s.none()
 }
 
-// The method has checks how many permits the semaphore has, according to the process.
+// taker.has checks how many permits the semaphore has, according to the process.
 func (t *taker) has(permits int) {
 	t.scene.Helper()
 	if got := t.store.Permits(); got != permits {
@@ -36,7 +36,7 @@ func (t *taker) has(permits int) {
 	}
 }
 
-// The method never checks that no request for k permits is served: the semaphore has fewer.
+// taker.never checks that no request for k permits is served: the semaphore has fewer.
 func (t *taker) never(k int) {
 	t.scene.Helper()
 	for _, take := range []func(context.Context, int) *taking{t.acquire, t.try} {

@@ -75,7 +75,7 @@ func (s *scene) wakesUp(p *proc, begin func(ctx context.Context, release chan<- 
 		if c.waits() {
 			letGo()
 		}
-		s.within(s.news(), "the turn of one who waits", func() { <-c.done })
+		s.within(s.news(), "the grant of a waiter", func() { <-c.done })
 		settle()
 		s.none()
 	})
@@ -144,7 +144,7 @@ func inOrder(s *scene) {
 		h = r.granted()
 		for _, later := range waiting[i+1:] {
 			if later.ended() {
-				s.Errorf("one that queued later was granted, or failed: %v", later.err)
+				s.Errorf("a later waiter was granted, or failed: %v", later.err)
 			}
 		}
 	}

@@ -487,7 +487,7 @@ func (s *scene) awaitPermitLoss(p *portion, struck time.Time, other *taking) {
 		s.Errorf("the holder does not know of the loss after a lease of %v", s.Lease)
 	}
 	if !s.poll(0, func() bool { return p.lost() == nil }) { // the other permits are lost soon after the first one
-		s.Errorf("after the loss of one of a portion %v, want ErrLost", p.lost())
+		s.Errorf("after the loss of one permit of a grant: %v, want ErrLost", p.lost())
 	}
 }
 

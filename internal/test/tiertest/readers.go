@@ -47,7 +47,7 @@ func readersShare(s *scene) {
 		}
 		h := next.granted()
 		if h.Shared() {
-			s.Errorf("one that does not read says that it shares the lock")
+			s.Errorf("a holder that does not read says that it shares the lock")
 		}
 		s.release(h)
 		s.none()

@@ -17,7 +17,7 @@ var revokePromises = []promise{
 	{name: "revoke-messages", text: "A writer learns of a call of Revoke, whichever message is in flight during the call, also during a " +
 		"downgrade",
 		test: revokedAtEachMessage},
-	{name: "revoke-nobody", text: "Revoke of a free lock returns no error", test: nobodyRevoked},
+	{name: "revoke-free", text: "Revoke of a free lock returns no error", test: freeLockRevoked},
 }
 
 // The method revoke asks the holders for the lock.
@@ -94,7 +94,7 @@ func readersRevoked(s *scene) {
 	}
 	for i, c := range queue {
 		if c.Shared != (i != 3) || c.Asked != (i < 3) {
-			s.Errorf("contender %d of three that read, a writer, and one that reads: %+v", i, c)
+			s.Errorf("contender %d of three readers, a writer and a reader: %+v", i, c)
 		}
 	}
 	for _, h := range readers {
@@ -109,7 +109,7 @@ func readersRevoked(s *scene) {
 	s.none()
 }
 
-func nobodyRevoked(s *scene) {
+func freeLockRevoked(s *scene) {
 	p := s.process()
 	p.revoke() // the path was never used
 	s.used(p)

@@ -48,7 +48,7 @@ var groups = []group{
 	{"Acquiring many permits takes as many writes as acquiring one", permitCostPromises},
 	{"The program is notified of each change of its connection", connectionPromises},
 	{"Close ends all holds, calls and goroutines of the process", closePromises},
-	{"Inside a process: what writes nothing, what takes one write, and how long other processes wait", enginePromises},
+	{"Inside a process: which calls write nothing, which calls take one write, and how long other processes wait", enginePromises},
 }
 
 // Run tests every promise in a subtest of its own, and returns the table.

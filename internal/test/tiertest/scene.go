@@ -102,7 +102,7 @@ func (s *scene) processIn(tb testing.TB, lease time.Duration) *proc {
 	return p.as(second.Exclusive)
 }
 
-// The method as returns the same process with a claim in another mode.
+// proc.as returns the same process with a claim in another mode.
 func (p *proc) as(m second.Mode) *proc {
 	p.scene.Helper()
 	return p.with(second.Options{Mode: m})
@@ -178,7 +178,7 @@ func (h *hold) turn() oracle.Turn {
 	return oracle.Turn{Process: h.number, Weight: oracle.Weight(h.open), Token: h.Token()}
 }
 
-// The method last returns the newest grant.
+// scene.last returns the newest grant.
 func (s *scene) last() *hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,7 +290,7 @@ func (c *call) end() {
 	}
 }
 
-// The method waits reports whether the call is still waiting after a moment.
+// call.waits reports whether the call is still waiting after a moment.
 func (c *call) waits() bool {
 	select {
 	case <-c.done:
@@ -323,7 +323,7 @@ func (s *scene) wait(calls ...interface {
 	s.settled()
 	for _, c := range calls {
 		if c.ended() {
-			s.Errorf("one that is to wait was granted, or failed: %v", c.failure())
+			s.Errorf("a call that has to wait was granted, or failed: %v", c.failure())
 		}
 	}
 }
@@ -475,7 +475,7 @@ func (s *scene) leftWithin(n int, within time.Duration) {
 	}
 }
 
-// The method none checks that no contender is left. It waits until everything that is not renewed has expired.
+// scene.none checks that no contender is left. It waits until everything that is not renewed has expired.
 func (s *scene) none() {
 	s.Helper()
 	s.leftWithin(0, s.expiry())
@@ -484,7 +484,7 @@ func (s *scene) none() {
 // The method expiry returns the time after which the store has given away the locks of a silent process.
 func (s *scene) expiry() time.Duration { return 2 * s.lease() }
 
-// The method within checks that f takes no longer than d.
+// scene.within checks that f takes no longer than d.
 func (s *scene) within(d time.Duration, what string, f func()) {
 	s.Helper()
 	begun := time.Now()

@@ -167,7 +167,7 @@ func shareEnds(s *scene) {
 // sharingEnds checks that a Share fails, now or soon.
 func (s *scene) sharingEnds(r *request, want error) {
 	s.Helper()
-	s.within(s.news(), "Share of what is given up", r.end)
+	s.within(s.news(), "Share of a released lock", r.end)
 	if errors.Is(r.err, errNothing) || want != nil && !errors.Is(r.err, want) {
 		s.Errorf("Share of what is given up: %v, want %v", r.err, want)
 	}

@@ -17,7 +17,7 @@ type taker struct {
 	store second.Semaphore
 }
 
-// The method of returns a taker for this process. The semaphore has total permits. From then on, Left counts takers.
+// proc.of returns a taker for this process. The semaphore has total permits. From then on, Left counts takers.
 func (p *proc) of(total int) *taker {
 	s := p.scene
 	s.Helper()
@@ -88,7 +88,7 @@ func (t *taker) note(permits []second.Permit, asked oracle.Tokens) *portion {
 	}
 	for _, one := range permits {
 		if one.Token() != p.token {
-			s.Errorf("token %d of one of %d permits, the first of which has %d", one.Token(), len(permits), p.token)
+			s.Errorf("token %d of one of %d permits, but token %d of the first one", one.Token(), len(permits), p.token)
 		}
 	}
 	s.taken, s.tokens = append(s.taken, p), s.tokens.With(mark, true)

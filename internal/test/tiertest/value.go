@@ -135,7 +135,7 @@ func valueGuarded(s *scene) {
 		// The client may not know of the removal yet, but the store does.
 		err := h.Save(s.Context(), func() error { return nil }, []byte("late"))
 		if !errors.Is(err, second.ErrLost) {
-			s.Errorf("Save of one that was removed: %v", err)
+			s.Errorf("Save of a removed contender: %v", err)
 		}
 		h.Release()
 		h = b.acquire()
