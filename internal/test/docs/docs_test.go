@@ -77,7 +77,7 @@ func TestExamplesImportNothingInternal(t *testing.T) {
 	for _, pattern := range []string{"example*_test.go", "*/example*_test.go", "*/*/example*_test.go", "examples/*/main.go"} {
 		for _, name := range need.Get(filepath.Glob(pattern))(t) {
 			text := need.Get(os.ReadFile(name))(t)
-			need.That(t, name+" imports what is internal", !strings.Contains(string(text), "tierlock/internal/"))
+			need.That(t, name+" imports an internal package", !strings.Contains(string(text), "tierlock/internal/"))
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestTakenPortIsSwappedForAnother(t *testing.T) {
 		defer taken.Close()
 	}
 	childtest.Use(t, e, err)
-	need.That(t, "the server is on an address of somebody else's", e.Members[0].Addr() != taken.Addr().String())
+	need.That(t, "the server is on an address that another process has", e.Members[0].Addr() != taken.Addr().String())
 }
 
 func TestTheScriptBuildsWhatIsLookedFor(t *testing.T) {

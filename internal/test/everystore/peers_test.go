@@ -24,7 +24,7 @@ import (
 // A turn is a function that acquires a lock of some library, does the work under it, and releases it.
 type turn func(ctx context.Context, work func()) error
 
-// The function others returns locks of other libraries at one path of a Redis server.
+// others(client, path) returns locks of other libraries at one path of a Redis server.
 func others(client *redis.Client, path string) map[string]turn {
 	sync := redsync.New(goredis.NewPool(client))
 	obtain := bsm.New(client)

@@ -303,7 +303,7 @@ func (c *caller) release() {
 			c.process.owes = time.Now().Add(lease)
 		}
 		if err != nil && !c.disturbed && !w.refused {
-			w.blameLocked("lost", "%s releases what is lost: %v", c.name, err)
+			w.blameLocked("lost", "%s releases a lost lock: %v", c.name, err)
 		}
 		w.judgeReleaseLocked(c, err)
 		if c.state = holding; len(c.has) == 0 {

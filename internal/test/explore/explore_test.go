@@ -22,7 +22,7 @@ import (
 
 var (
 	all     = flag.Bool("all", false, "explore the scopes that take minutes as well")
-	night   = flag.Bool("night", false, "and those that take hours")
+	night   = flag.Bool("night", false, "explore the scopes that take hours as well")
 	first   = flag.Bool("first", false, "one scope after another, the smallest first, up to the first violation; executions are not compared")
 	most    = flag.Int("most", 0, "leave out the scopes of more executions; 0: none")
 	samples = flag.Int("samples", 3, "random schedules of each scope, in which independent steps are executed in both orders")
@@ -513,7 +513,7 @@ func TestAPointIsLeftWhereItWasReachedBefore(t *testing.T) {
 	begin := func(*testing.T) World { return &pair{[]string{"a", "b"}} }
 	r := Search{Begin: begin, Delays: 1}.Run(t)
 	need.Equal(t, "violations", r.Violation, nil)
-	need.Equal(t, "executions, and those that were left", [2]int{r.Executions, r.Pruned}, [2]int{2, 1})
+	need.Equal(t, "executions, and pruned executions", [2]int{r.Executions, r.Pruned}, [2]int{2, 1})
 }
 
 // A moody world is a world whose second step differs from one execution to the next.

@@ -171,5 +171,5 @@ func (s *scripted) close() {
 	synctest.Wait()
 }
 
-// The method now reads the clock that a process uses for its lease.
+// scripted.now reads the clock that a process uses for its lease.
 func (s *scripted) now(p *process) time.Duration { return s.processes[p].Now() }

@@ -97,7 +97,7 @@ type process struct {
 	deaf      bool      // it gets no notifications
 	contended time.Time // since when it has known that another process waits for permits as well; zero if it does not know of one
 	begun     bool
-	closing   bool      // it is closing, so its messages may be those of the closing
+	closing   bool      // it is closing, so its messages may belong to the closing
 	gaveUp    bool      // a caller has given up, so the process may have a contender without a caller
 	refused   bool      // a request to enter the queue was refused
 	missed    bool      // one of its messages was lost

@@ -85,7 +85,7 @@ func (v *Violation) judge() string {
 	return judge
 }
 
-// lenient takes the named steps, and skips those that are impossible.
+// lenient takes the named steps, and skips impossible ones.
 func lenient(t *testing.T, begin func(*testing.T) World, schedule []string) *Violation {
 	return play(t, begin, func(steps []Step) *Step {
 		for len(schedule) > 0 {

@@ -213,7 +213,7 @@ func (s *scene) connectTo(srv *zktest.Server) *zk.Conn {
 	return zkconn.Start(s, []string{"127.0.0.1:2181"}, 40*time.Second, srv.DialTimeout)
 }
 
-// The method must is for steps that only prepare a scene. It fails the test if such a step fails.
+// scene.must is for steps that only prepare a scene. It fails the test if such a step fails.
 func (s *scene) must(err error) {
 	s.Helper()
 	need.OK(s, err)
@@ -226,7 +226,7 @@ func (s *scene) wantErr(err error, targets ...error) {
 	}
 }
 
-// The method in returns a context that ends after d, in the middle of a scene.
+// scene.in returns a context that ends after d, in the middle of a scene.
 func (s *scene) in(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(s.Context(), d)
 	s.Cleanup(cancel)
@@ -403,7 +403,7 @@ func (p *actor) acquireAt(path string) *turn {
 
 func (u *turn) pending() bool { return !need.Closed(u.done) }
 
-// The method waits checks that the acquisition has not returned.
+// turn.waits checks that the acquisition has not returned.
 func (u *turn) waits() {
 	u.actor.scene.Helper()
 	if synctest.Wait(); !u.pending() {
@@ -518,7 +518,7 @@ func (p *actor) arm(f fault.Fault) *fault.Armed {
 	return p.scene.faults.Arm(f)
 }
 
-// The function at returns a filter for frames that name the path.
+// at(path) returns a filter for frames that name the path.
 func at(path string) func(f *zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Path == path }
 }

@@ -112,7 +112,7 @@ type seed struct {
 	opens  bool          // a writer does not stop letting readers in when its hold has ended
 }
 
-// The method all returns the calls of all processes.
+// Scope.all returns the calls of all processes.
 func (s Scope) all() []Call { return slices.Concat(s.Calls, s.Others) }
 
 func (s Scope) any(of func(Call) bool) bool {

@@ -99,7 +99,7 @@ func (s *seam) loseLocked(p *process, loss error) {
 	}
 }
 
-// The method do executes a request of a process in a step. The request is executed even if its caller no longer waits for it.
+// side.do executes a request of a process in a step. The request is executed even if its caller no longer waits for it.
 func (t *side) do(what string, execute func()) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {

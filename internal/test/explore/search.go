@@ -305,7 +305,7 @@ func markOf(path []*node, x Step, birth int) digest {
 	return digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:])}
 }
 
-// The method next replaces the step of a path's last node by the node's next wanted step. It reports whether there is one.
+// Search.next replaces the step of a path's last node by the node's next wanted step. It reports whether there is one.
 func (s Search) next(path []*node, r *Result) bool {
 	last := len(path) - 1
 	n := path[last]

@@ -7,9 +7,9 @@ import (
 )
 
 // Intercept makes hook decide from now on whether a frame passes. A nil hook lets all frames pass again. The proxy holds no lock when it
-// calls the hook. Calls for different connections are concurrent, and so are calls for the two directions of one connection. The hook may
-// block, which delays one direction of one connection. It may call every method of the proxy except Close. The proxy panics if the Action
-// is neither [zktest.Pass] nor [zktest.Cut].
+// calls the hook. Calls for different connections, and for the two directions of one connection, are concurrent. The hook may block, which
+// delays one direction of one connection. It may call every method of the proxy except Close. The proxy panics if the Action is neither
+// [zktest.Pass] nor [zktest.Cut].
 func (p *Proxy) Intercept(hook func(f *zktest.Frame) zktest.Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,7 +1,8 @@
 // Package interop finds Curator and kazoo on this machine. With it, tests can run programs that use these libraries.
 //
 // The tests of this package run this project's lock together with unmodified locks of other libraries on the same paths: Curator (Java),
-// kazoo (Python) and go-zookeeper's zk.Lock. Each library runs in processes of its own. Where it matters, so does this project's lock.
+// kazoo (Python) and go-zookeeper's zk.Lock. Each library runs in processes of its own. Where it matters, this project's lock also runs in
+// processes of its own.
 package interop
 
 import (

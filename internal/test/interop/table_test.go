@@ -78,7 +78,7 @@ func TestTheyWaitForOneAnotherAsDocumented(t *testing.T) {
 	}
 }
 
-// The method waits checks that the driver gets the lock when the holder releases it, and not earlier.
+// driver.waits checks that the driver gets the lock when the holder releases it, and not earlier.
 func (d *driver) waits(t *testing.T, e *ensemble, holder *driver) {
 	t.Helper()
 	d.order(t, "acquire")

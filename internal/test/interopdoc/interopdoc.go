@@ -50,7 +50,7 @@ func Read(t testing.TB, file string) *Table {
 	return table
 }
 
-// The method waits parses a cell. A cell contains "all locks", all locks except some, or a list of locks.
+// Table.waits parses a cell. A cell contains "all locks", all locks except some, or a list of locks.
 func (of *Table) waits(t testing.TB, locks string) (waits []bool) {
 	t.Helper()
 	others, all := strings.CutPrefix(locks, "all locks")

@@ -40,7 +40,7 @@ func run(ctx context.Context) error {
 		n    = flag.Int("n", 200, "number of mutants to try, 0 for all")
 		seed = flag.Uint64("seed", 1, "of the order in which they are taken")
 		jobs = flag.Int("jobs", 2, "number of mutants at a time")
-		only = flag.String("only", "", "try those that match this regular expression only")
+		only = flag.String("only", "", "try only mutants that match this regular expression")
 		list = flag.Bool("list", false, "print the mutants in order, and try none")
 		with = flag.String("with", "", "the package whose tests alone have to see them; the arguments are for these tests")
 	)
@@ -183,7 +183,7 @@ func (h *hunt) report(stale []string) error {
 		fmt.Println("stale, there is no such mutant any more:", id)
 	}
 	for _, m := range h.stale {
-		fmt.Println("stale, a test kills what is listed as equivalent:", m)
+		fmt.Println("stale: a test kills this mutant, which is listed as equivalent:", m)
 	}
 	for _, m := range h.survived {
 		fmt.Println("survived:", m)

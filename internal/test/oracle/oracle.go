@@ -56,7 +56,7 @@ type Turn struct {
 	Depth   int   // how many further times the owner has entered
 }
 
-// The method same reports whether both turns have the same owner.
+// Turn.same reports whether both turns have the same owner.
 func (t Turn) same(other Turn) bool { return t.Process == other.Process && t.Owner == other.Owner }
 
 // A Lock is the state of a lock after a sequence of grants and releases. It is a value: each grant or release returns a new Lock.
@@ -106,7 +106,7 @@ func (l Lock) fits(t Turn) error {
 func (l Lock) Leave(t Turn) (Lock, error) {
 	i := slices.IndexFunc(l.Inside, t.same)
 	if i < 0 {
-		return l, fmt.Errorf("I1: %v is released by one that does not have the lock", t)
+		return l, fmt.Errorf("I1: %v is released by an owner that does not have the lock", t)
 	}
 	if l.Inside[i].Depth == 0 {
 		return l.Without(t), nil

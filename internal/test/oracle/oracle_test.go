@@ -58,7 +58,7 @@ func TestHistories(t *testing.T) {
 		"and is inside until it left":      {Mutex, []step{enters(a), enters(a), leaves(a), enters(b)}, "I1: "},
 		"and with another token":           {Mutex, []step{enters(a), enters(turn(1, 1, 6))}, "I8: an owner with token 5 enters again with 6"},
 		"a release by one that never was":  {Mutex, []step{leaves(a)}, "I1: "},
-		"a release of what another has":    {Mutex, []step{enters(a), leaves(b)}, "I1: "},
+		"a release of another's lock":      {Mutex, []step{enters(a), leaves(b)}, "I1: "},
 		"what was released more than once": {Mutex, []step{enters(a), leaves(a), leaves(a)}, "I1: "},
 	}, func(t *testing.T, test row) {
 		l := Lock{Room: test.room}
@@ -72,7 +72,7 @@ func TestHistories(t *testing.T) {
 			l, err = s(l)
 			need.Equal(t, fmt.Sprintf("whether step %d is right after %s: %v;", i, before, err), err == nil, want == "")
 			if err != nil {
-				need.Has(t, "what is wrong", err.Error(), want)
+				need.Has(t, "the error", err.Error(), want)
 			}
 		}
 	})
@@ -90,7 +90,7 @@ func TestALockIsAValueWithoutAnOrderOfItsOwners(t *testing.T) {
 	}
 	one, two := of(a), of(a, b)
 	again, _ := one.Enter(a)
-	need.That(t, "what is noted changes the lock before it", len(one.Inside) == 1 && one.Inside[0].Depth == 0 && len(free.Inside) == 0)
+	need.That(t, "an Enter changes the lock before it", len(one.Inside) == 1 && one.Inside[0].Depth == 0 && len(free.Inside) == 0)
 	need.That(t, "the order of owners counts", two.Equal(of(b, a)))
 	for _, other := range []Lock{free, one, again, two.Without(a), {Room: 2, Inside: two.Inside, Tokens: two.Tokens}} {
 		need.That(t, fmt.Sprintf("%v is taken for %v", other, two), !two.Equal(other))
@@ -125,7 +125,7 @@ func TestACrowdIsFoundInEachOrderOfIndependentSteps(t *testing.T) {
 		"the same in one process":               {2, []spell{{1, 10, 95, 1}}, 0},
 		"one that begins before it ends":        {2, []spell{{2, 205, 300, 1}}, 2},
 		"one for which there is room":           {3, []spell{{2, 10, 95, 1}}, 0},
-		"two, of which there is room for each":  {3, []spell{{2, 10, 95, 1}, {3, 10, 95, 1}}, 3},
+		"two, with room for only one of them":   {3, []spell{{2, 10, 95, 1}, {3, 10, 95, 1}}, 3},
 		"two that are apart":                    {3, []spell{{2, 10, 95, 1}, {3, 150, 160, 1}}, 0},
 		"the second and third":                  {3, []spell{{2, 10, 90, 1}, {3, 150, 160, 1}, {4, 155, 160, 1}}, 3},
 		"so many that not all sets can be seen": {Everybody, many, 0},

@@ -60,7 +60,7 @@ func (t Tokens) With(m Mark, alone bool) Tokens {
 // knows to which hold a write belongs. To other drivers, all holds with one token look the same.
 func Wrote(m Mark, later []Mark) error {
 	if slices.Contains(later, m) {
-		return fmt.Errorf("I1: a write with token %d takes effect in the turn of another one that has it", m.Token)
+		return fmt.Errorf("I1: a write with token %d takes effect while another owner has the lock with this token", m.Token)
 	}
 	return nil
 }

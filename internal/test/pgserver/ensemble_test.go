@@ -20,7 +20,7 @@ func TestFailoverLosesNoSynchronousWrite(t *testing.T) {
 		need.OK(t, e.Failover(t.Context()))
 		now := leader(t, e)
 		need.That(t, "the same server leads after Failover", now != old)
-		need.Equal(t, "what is there after Failover", read(t, now, "SELECT n FROM kept"), []string{"2", "3"}[i])
+		need.Equal(t, "the rows after Failover", read(t, now, "SELECT n FROM kept"), []string{"2", "3"}[i])
 		childtest.Eventually(t, "all the others follow", func() bool {
 			return read(t, now, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") == "2"
 		})
@@ -36,11 +36,11 @@ func TestIsolatedPrimaryGoesOnAndReachesNobody(t *testing.T) {
 	e.Isolate(primary)
 	write(t, primary, "UPDATE kept SET n = 2")
 	need.OK(t, e.Promote(t.Context(), standby))
-	need.Equal(t, "what the promoted standby has of what was written to the isolated primary", read(t, standby, "SELECT n FROM kept"), "1")
+	need.Equal(t, "rows of the isolated primary that the promoted standby has", read(t, standby, "SELECT n FROM kept"), "1")
 	write(t, standby, "UPDATE kept SET n = 3")
 	write(t, primary, "UPDATE kept SET n = 4")
 	e.Heal()
-	need.Equal(t, "what the old primary has", read(t, primary, "SELECT n FROM kept"), "4")
+	need.Equal(t, "the rows of the old primary", read(t, primary, "SELECT n FROM kept"), "4")
 }
 
 func leader(t *testing.T, e *pgserver.Ensemble) *pgserver.Server {

@@ -35,12 +35,12 @@ func TestIsolatedPrimaryGoesOnUntilItMissesItsReplicas(t *testing.T) {
 	e.Isolate(old)
 	put(t, old, "k", "lost")
 	need.OK(t, e.Promote(next))
-	need.Equal(t, "what the promoted server has from before the isolation", get(next, "k"), "both")
+	need.Equal(t, "the value from before the isolation, on the promoted server", get(next, "k"), "both")
 	childtest.Eventually(t, "the isolated primary refuses writes", func() bool {
 		_, err := redisserver.Ask(old.Addr(), "SET", "k", "lost")
 		return err != nil && strings.Contains(err.Error(), "NOREPLICAS")
 	})
-	need.Equal(t, "what the isolated primary has, which it took alone", get(old, "k"), "lost")
+	need.Equal(t, "the value that the isolated primary took alone", get(old, "k"), "lost")
 	e.Heal()
 	childtest.Eventually(t, "the old primary has forgotten what it took alone", func() bool {
 		mode, _ := old.Mode()

@@ -50,7 +50,7 @@ func Start(tb testing.TB, servers []string, timeout time.Duration, dial zk.Diale
 	return conn
 }
 
-// Put creates those of the nodes that do not exist. They are empty, and all clients have all permissions.
+// Put creates the nodes that do not exist yet. They are empty, and all clients have all permissions.
 func Put(tb testing.TB, conn *zk.Conn, flags int32, paths ...string) {
 	tb.Helper()
 	for _, p := range paths {

@@ -135,7 +135,7 @@ func (m Make) restarts(t *testing.T) {
 		t.Errorf("after Restart: address %s, pid %d; want %s and not %d", s.Addr(), s.Pid(), addr, pid)
 	}
 	if got, err := m.Get(t, s); got != "data" {
-		t.Errorf("after Restart: got %q, %v, want what was there before", got, err)
+		t.Errorf("after Restart: got %q, %v, want the data from before", got, err)
 	}
 }
 
