@@ -213,7 +213,7 @@ func TestNodeOfANewerSessionIsOursThoughSomebodyWritesToItAtOnce(t *testing.T) {
 	})
 }
 
-// The function down makes the server unreachable: it cuts all connections and refuses new ones.
+// down(s) makes the server unreachable: it cuts all connections and refuses new ones.
 func down(s *zktest.Server) {
 	s.Member(addr).Refuse()
 	s.CutAll()

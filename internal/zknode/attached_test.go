@@ -94,7 +94,7 @@ func TestAttachedWaiterWhoHasLeftIsGoneSoon(t *testing.T) {
 		time.AfterFunc(time.Second, leave)
 		wantErr(t, "Acquire", need.ErrOf(p.lock.Acquire(ctx)), context.Canceled)
 		time.Sleep(3 * trip / 2)
-		need.Equal(t, "who queues", len(s.Children(path)), 1)
+		need.Equal(t, "nodes in the queue", len(s.Children(path)), 1)
 		wantErr(t, "Release", n.Release(), nil)
 	})
 }
@@ -235,7 +235,7 @@ func TestAttachedClientOutlivesAFlappingConnection(t *testing.T) {
 		s.Cut(p.session)
 		synctest.Wait() // now it is disconnected, and the client library is choosing a server
 		n := need.Get(p.lock.Acquire(within(t, time.Minute)))(t)
-		need.AtLeast(t, "requests, more than those that were cut off", cuts.Load(), 21)
+		need.AtLeast(t, "requests, more than the ones that were cut off", cuts.Load(), 21)
 		wantErr(t, "Release", n.Release(), nil)
 	})
 }

@@ -335,8 +335,8 @@ func (a *attempt) exchange(old *Node, prefixes []string, creates []any, list boo
 	return made, errGone
 }
 
-// lookUp finds out what became of a create whose answer was lost. The parameter cause says why it was lost. If the node does not exist and
-// will not exist later, lookUp returns errGone.
+// lookUp finds the outcome of a create whose answer was lost. The parameter cause says why the answer was lost. If the node does not exist
+// and will not exist later, lookUp returns errGone.
 func (a *attempt) lookUp(prefixes []string, cause error) (created link.Answer, err error) {
 	for pace := retry.New(); ; {
 		// An API error usually means that the library could not decode an answer, which is no reason to pause; see [link.Transaction].

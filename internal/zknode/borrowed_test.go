@@ -12,10 +12,10 @@ import (
 
 // leaseless lists the promises that only a connection made by this package can keep: the reason, and the names of the tests.
 var leaseless = map[string]string{
-	"no lease covers what is held":                                   "loss-cut loss-readers loss-frozen hold-lost permits-cut permits-frozen",
+	"no lease covers holds":                                          "loss-cut loss-readers loss-frozen hold-lost permits-cut permits-frozen",
 	"permits are handed on only under a lease":                       "permits-hand-off",
-	"the session of the connection keeps what is held until it ends": "share-ends left-close close permits-bounds permits-close",
-	"only who has made the connection is told what becomes of it":    "connection",
+	"the session of the connection keeps locks until it ends":        "share-ends left-close close permits-bounds permits-close",
+	"only the program that made the connection learns of its events": "connection",
 }
 
 // Over a connection that the program has made, all other promises hold. This test does not run with the race detector: if such a connection

@@ -16,7 +16,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The method breaks breaks the lock at path: it takes the lock from the contender with this token.
+// process.breaks breaks the lock at path: it takes the lock from the contender with this token.
 func (p process) breaks(ctx context.Context, token int64) error {
 	claim, err := zknode.Tier(p.Client).Claim(path, second.Options{})
 	if err != nil {

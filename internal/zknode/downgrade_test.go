@@ -51,7 +51,7 @@ func TestNobodyLooksForThoseBehindTheWriterThatIsShared(t *testing.T) { // I10
 		synctest.Wait()
 		need.OK(t, n.Share(t.Context()))
 		time.Sleep(time.Second)
-		need.Equal(t, "who looks at the queue", p.Watchers(path), 0)
+		need.Equal(t, "watchers of the queue", p.Watchers(path), 0)
 	})
 }
 

@@ -130,7 +130,7 @@ func TestCallerWhoLeavesBeforeItsGroupDoesCreatesNothing(t *testing.T) {
 		left := submit(func() (*zknode.Node, error) { return locks[1].Acquire(ctx) })
 		left.await(t)
 		first.await(t)
-		wantErr(t, "Acquire of the one who leaves", left.err, context.DeadlineExceeded)
+		wantErr(t, "Acquire of the caller that leaves", left.err, context.DeadlineExceeded)
 		wantErr(t, "Acquire", first.err, nil)
 		first.node.Release()
 		_, after, _ := s.Get(locks[1].Path())

@@ -57,7 +57,7 @@ type cordEnd interface {
 	Unfreeze()
 }
 
-// The method see decides what happens to a frame.
+// cord.see decides what happens to a frame.
 func (w *cord) see(f *zktest.Frame) zktest.Action {
 	saves := w.saves && f.First == "check" && strings.Contains(f.Path, "/_c_")
 	if heartbeat(f) && !saves {

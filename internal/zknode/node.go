@@ -709,7 +709,7 @@ func (n *Node) newForm(paths []string) *form {
 // The method unknown returns the form that a downgrade with unknown outcome may have created. It returns nil if there is no such downgrade.
 func (n *Node) unknown() *form { return n.next.Load() }
 
-// The method now returns the last known form of the node. To find out whether the form is certain, call [Node.unknown] first.
+// Node.now returns the last known form of the node. To find out whether the form is certain, call [Node.unknown] first.
 func (n *Node) now() *form { return cmp.Or(n.reader.Load(), n.form) }
 
 // The method mine returns the last known znodes of the node.

@@ -105,7 +105,7 @@ func TestARequestIsInTheFormThatTheOwnerKnows(t *testing.T) {
 			name := create(t, conn, path+"/"+c.prefix, c.before, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 			operator := start(t, s)
 			need.Get(operator.lock.Revoke(t.Context()))(t)
-			need.Equal(t, "what becomes of "+c.before, content(s, name), c.after)
+			need.Equal(t, "the new content instead of "+c.before, content(s, name), c.after)
 			need.That(t, "not asked: "+c.after, need.Get(operator.lock.Contenders(t.Context()))(t)[0].Asked)
 		})
 	}

@@ -111,7 +111,7 @@ func (o options) check() error {
 	case o.Dial == nil:
 		return errors.New("nil dial function")
 	case slices.ContainsFunc(o.Auth, func(c link.Credential) bool { return c.Scheme == "" }):
-		return errors.New("auth without a scheme")
+		return errors.New("WithAuth: the scheme is empty")
 	}
 	return o.CheckRest()
 }
@@ -152,7 +152,7 @@ func splitConnect(connect string) (hosts, chroot string, err error) {
 	}
 	chroot = "/" + path
 	if strings.Contains(path, ",") || strings.Contains(path, ":") && strings.ContainsFunc(path, separates) {
-		return "", "", errors.New("want the path once, behind the last server")
+		return "", "", errors.New("want one path, behind the last server")
 	}
 	if short := strings.TrimRight(chroot, "/"); short != chroot {
 		return "", "", fmt.Errorf("a slash at the end; write %q", hosts+short)

@@ -29,7 +29,7 @@ func TestDialRefusesBadOptionsByName(t *testing.T) {
 		{zknode.WithACL(nil), "ACL"},
 		{zknode.WithDialContext(nil), "nil dial"},
 		{zknode.WithLabel("a\nb"), "not printable"},
-		{zknode.WithAuth("", []byte("u:p")), "auth without a scheme"},
+		{zknode.WithAuth("", []byte("u:p")), "WithAuth: the scheme is empty"},
 	} {
 		t.Run(tt.name, func(t *testing.T) { wantRefusal(t, addr, tt.name, tt.option) })
 	}
@@ -59,8 +59,8 @@ func TestDialSaysWhatToWriteInsteadOfABadConnectString(t *testing.T) {
 		{addr + "//app", `path "//app": empty component`},
 		{addr + "/zookeeper", `path "/zookeeper": /zookeeper is reserved`},
 		{addr + "/app/..", `".."`},
-		{addr + "/app,127.0.0.1:2182/app", "want the path once, behind the last server"},
-		{addr + "/app;127.0.0.1:2182/app", "want the path once, behind the last server"},
+		{addr + "/app,127.0.0.1:2182/app", "want one path, behind the last server"},
+		{addr + "/app;127.0.0.1:2182/app", "want one path, behind the last server"},
 	} {
 		t.Run(tt.connect, func(t *testing.T) {
 			wantRefusal(t, tt.connect, tt.instead)

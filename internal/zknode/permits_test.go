@@ -22,7 +22,7 @@ import (
 
 const limits = "/limits/x"
 
-// The method of returns a semaphore with this number of permits.
+// process.of returns a semaphore with this number of permits.
 func (p process) of(t *testing.T, permits int) second.Semaphore {
 	t.Helper()
 	return need.Get(zknode.Tier(p.Client).Semaphore(limits, permits, second.Options{}))(t)
@@ -64,7 +64,7 @@ func takeAs(t *testing.T, sem second.Semaphore, d *second.Demand) *taking {
 	return w
 }
 
-// The method waits fails the test unless the call still waits when the bubble is idle.
+// taking.waits fails the test unless the call still waits when the bubble is idle.
 func (w *taking) waits(t *testing.T) {
 	t.Helper()
 	if synctest.Wait(); closed(w.done) {
@@ -84,7 +84,7 @@ func (w *taking) failed() error {
 	return w.err
 }
 
-// The method gives waits until the permits are acquired, and releases them.
+// taking.gives waits until the permits are acquired, and releases them.
 func (w *taking) gives(t *testing.T) {
 	t.Helper()
 	wantErr(t, "Release", w.sem.Release(w.taken(t)), nil)
@@ -103,7 +103,7 @@ func wantTaken(t *testing.T, s *zktest.Server, want int) {
 	t.Helper()
 	synctest.Wait()
 	need.Len(t, "taken", s.Children(limits+"/leases"), want)
-	need.Empty(t, "those who queue", s.Children(limits+"/locks"))
+	need.Empty(t, "the queue", s.Children(limits+"/locks"))
 }
 
 // The function trades reports whether a frame belongs to a transaction that exchanges a place in the queue for permits.
@@ -161,7 +161,7 @@ func TestRoundTripsOfASemaphore(t *testing.T) {
 		costs("TryAcquire with none free", 1, glance, refused)
 		wantErr(t, "Release", sem.Release(permits[1:]), nil)
 		waiting := take(t, sem, 10)
-		costs("TryAcquire behind one who waits", 1, glance, refused)
+		costs("TryAcquire behind a waiter", 1, glance, refused)
 		wantErr(t, "Release", sem.Release(permits[:1]), nil)
 		waiting.gives(t)
 	})
@@ -180,14 +180,14 @@ func TestRoundTripsOfPermitsFromOneProcessToAnother(t *testing.T) {
 		taken          int
 	}
 	need.Each(t, map[string]row{
-		"one":                        {10, 1, 0, []int{1}, 2, "delete multi", 1},
-		"all":                        {10, 10, 0, []int{10}, 2, "multi multi", 10},
-		"one by one":                 {10, 3, 0, []int{1, 1, 1}, 2, "delete multi", 3},
-		"for several":                {10, 5, 1, []int{2}, 3, "multi " + look + "multi", 2},
-		"for several who came later": {10, 5, 2, []int{2}, 3, "multi " + look + "multi", 2},
-		"of as many as are heard":    {16, 1, 0, []int{1}, 2, "delete multi", 1},
-		"of more than are heard":     {17, 1, 0, []int{1}, 3, "delete " + look + "multi", 1},
-		"of what is by list heard":   {17, 2, 0, []int{1, 1}, 3, "delete " + look + "multi", 2},
+		"one":                       {10, 1, 0, []int{1}, 2, "delete multi", 1},
+		"all":                       {10, 10, 0, []int{10}, 2, "multi multi", 10},
+		"one by one":                {10, 3, 0, []int{1, 1, 1}, 2, "delete multi", 3},
+		"for several":               {10, 5, 1, []int{2}, 3, "multi " + look + "multi", 2},
+		"for several later waiters": {10, 5, 2, []int{2}, 3, "multi " + look + "multi", 2},
+		"of as many as are heard":   {16, 1, 0, []int{1}, 2, "delete multi", 1},
+		"of more than are heard":    {17, 1, 0, []int{1}, 3, "delete " + look + "multi", 1},
+		"of what is by list heard":  {17, 2, 0, []int{1, 1}, 3, "delete " + look + "multi", 2},
 	}, func(t *testing.T, c row) {
 		distant(t, c.permits, func(t *testing.T, s *zktest.Server, sem second.Semaphore, costs costs) {
 			permits := take(t, sem, c.permits).taken(t)
@@ -356,7 +356,7 @@ func TestPermitsThatMayNotBeTaken(t *testing.T) {
 		protect(t, conn, closed, zk.PermAll&^zk.PermCreate)
 		for call, take := range calls(t, start(t, s).of(t, 3)) {
 			if _, err := take(); !errors.Is(err, zk.ErrNoAuth) || !strings.Contains(err.Error(), "CREATE") {
-				t.Errorf("%s: got %v, want what is not permitted", call, err)
+				t.Errorf("%s: got %v, want an error that names the missing permission", call, err)
 			}
 			wantTaken(t, s, 0)
 		}
@@ -414,7 +414,7 @@ func TestTurnThatIsDeleted(t *testing.T) {
 		remove(t, raw(t, s), limits+"/locks/"+turn)
 		time.Sleep(time.Second)
 		now := s.Children(limits + "/locks")
-		need.That(t, fmt.Sprintf("a second later those who queue are %v, want one more turn", now), len(now) == 1 && now[0] != turn)
+		need.That(t, fmt.Sprintf("a second later the queue is %v, want one more turn", now), len(now) == 1 && now[0] != turn)
 		one.gives(t)
 		waiting.gives(t)
 	})

@@ -134,6 +134,6 @@ func occupied(children []string, mode second.Mode) (taken bool, err error) {
 // The function stray returns the error for a queue that is refused because of one child. Either the child is a stray, left by a test or
 // created by hand, or the sequence numbers are used up.
 func stray(child, what string) error {
-	return fmt.Errorf("%w, or a stray child: %q %s; delete it if no process owns it, or else the path once it is empty",
+	return fmt.Errorf("%w, or a stray child: %q %s; delete it if no process owns it; otherwise delete the path once it is empty",
 		ErrSequenceExhausted, child, what)
 }

@@ -38,7 +38,7 @@ func TestStand(t *testing.T) {
 			"zzz-lock-0000000004 " + own + " ___-lock-0000000006", own,
 			standing{ahead: 1, nearest: near("zzz-lock-0000000004"), behind: 1}, nil,
 		},
-		"a reader waits for those that do not read": {
+		"a reader waits for contenders that do not read": {
 			"a__WRIT__0000000001 b-lock-0000000002 c__READ__0000000003 d__rlock__0000000004 r__READ__0000000005", "r__READ__0000000005",
 			standing{reads: true, ahead: 2, nearest: near("b-lock-0000000002", "a__WRIT__0000000001")}, nil,
 		},
@@ -66,7 +66,7 @@ func TestStand(t *testing.T) {
 		"a pair listed in the other order": {pairSecond + " " + pairFirst + " " + own, own, standing{ahead: 1, nearest: near(pairSecond)}, nil},
 		"foreign children are counted":     {"leases 0000000001 x-1-0000000002 " + own, own, standing{foreign: 3}, nil},
 		"a tie of others does not matter":  {"a__READ__0000000007 b__WRIT__0000000007 " + own, own, standing{behind: 2}, nil},
-		"nor does its order":               {"b__WRIT__0000000007 a__READ__0000000007 " + own, own, standing{behind: 2}, nil},
+		"their order does not matter":      {"b__WRIT__0000000007 a__READ__0000000007 " + own, own, standing{behind: 2}, nil},
 
 		"own missing":                           {"a-lock-0000000003", own, standing{}, errGone},
 		"nobody":                                {"", own, standing{}, errGone},

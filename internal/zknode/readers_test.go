@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
-// The method as returns the process with the same lock in another mode.
+// process.as returns the process with the same lock in another mode.
 func (p process) as(m second.Mode) process {
 	p.lock = p.lock.Mode(m)
 	return p

@@ -44,7 +44,7 @@ func each[C any](t *testing.T, cases map[string]C, f func(t *testing.T, s *zktes
 	})
 }
 
-// The function is returns a filter. The filter matches the frames of an operation in one direction.
+// is(op, dir) returns a filter. The filter matches the frames of an operation in one direction.
 func is(op string, dir zktest.Direction) func(*zktest.Frame) bool {
 	return func(f *zktest.Frame) bool { return f.Op == op && f.Dir == dir }
 }

@@ -22,8 +22,8 @@ const values = "/tierlock-values"
 // The method value returns the path of the value that belongs to the lock.
 func (l *Lock) value() string { return values + "/" + url.PathEscape(l.path) }
 
-// Save repeats the write until there is an answer, as long as the node has the lock. It waits for the end of the previous Save, so that no
-// write is sent after that of a later Save. The servers execute the requests of a session in the order in which they were sent.
+// Save repeats the write until there is an answer, as long as the node has the lock. It waits for the end of the previous Save, so that
+// writes are sent in the order of the calls. The servers execute the requests of a session in the order in which they were sent.
 func (g grant) Save(ctx context.Context, check func() error, data []byte) error {
 	err := cmp.Or(check(), context.Cause(ctx))
 	if err == nil {

@@ -66,12 +66,12 @@ func TestDocumentedContentIsThatOfANode(t *testing.T) {
 	now := second.HeadOf(d).Now(linger)
 	need.That(t, "nothing lingers, and it is said", !bytes.Contains(second.HeadOf(d).Now(0), []byte("linger")))
 	theTime := regexp.MustCompile(`"time":"[^"]*Z"`)
-	need.Equal(t, "what docs/nodes.md shows", string(theTime.ReplaceAll(example, nil)), string(theTime.ReplaceAll(now, nil)))
+	need.Equal(t, "the example in docs/nodes.md", string(theTime.ReplaceAll(example, nil)), string(theTime.ReplaceAll(now, nil)))
 
 	names := regexp.MustCompile(`_c_\S*-lock-\d{10}`).FindAllString(string(text), -1)
 	if queue, others := Parse(names); len(queue) != 3 || len(others) != 0 { // the document shows one of the names twice
 		t.Errorf("docs/nodes.md names %q", names)
 	} else if !Ours(queue[0].Node) {
-		t.Errorf("docs/nodes.md shows %s, which is none of ours", queue[0].Node)
+		t.Errorf("docs/nodes.md shows %s, which is not a node of tierlock", queue[0].Node)
 	}
 }

@@ -149,7 +149,7 @@ func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 // Lacking returns an error that names the missing permission and the node, if err is a refusal. It returns other errors unchanged.
 func Lacking(permission, path string, err error) error {
 	if errors.Is(err, zk.ErrNoAuth) {
-		return fmt.Errorf("no %s permission on %s (WithAuth presents credentials, and so does a client certificate): %w", permission, path, err)
+		return fmt.Errorf("no %s permission on %s (WithAuth or a client certificate presents credentials): %w", permission, path, err)
 	}
 	return err
 }

@@ -32,7 +32,8 @@ type dialed struct {
 	connected mutexbool.Bool  // a session is established and the connection exists
 	dialing   mutexbool.Bool  // the library is between two connections
 	verify    mutexbool.Bool  // the connection was made again, and the held nodes have to be checked
-	// Some of the paths that are known to exist, each with the kinds of transactions of which the last one was refused.
+	// Paths that are known to exist; not all such paths are remembered. The value of a path is the set of the [kinds] of transactions that the
+	// servers refused the last time.
 	paths    sync.Map
 	noted    atomic.Int64 // the number of entries in paths
 	oneByOne atomic.Bool  // reads are not combined, because the servers do not support that, or because an answer was too long

@@ -187,7 +187,7 @@ func TestWhatWaitsAnywayLeavesAsOne(t *testing.T) {
 		wantErr(t, "the delete", gone.wait().answers[0].Err, nil)
 		need.That(t, "not deleted", !c.s.Exists(node))
 		c.wantSent("multi", "multiRead")
-		need.Equal(t, "groups, and those in them", [2]int64{c.Groups.Load(), c.Grouped.Load()}, [2]int64{2, 5 + 4})
+		need.Equal(t, "groups, and transactions in them", [2]int64{c.Groups.Load(), c.Grouped.Load()}, [2]int64{2, 5 + 4})
 	})
 }
 
@@ -233,7 +233,7 @@ func TestNobodyWaitsForOthersForLongerThanAQuarterOfARoundTrip(t *testing.T) {
 		c.crowded()
 		c.s.Intercept(c.note)
 		time.Sleep(10 * trip)
-		need.AtMost(t, "it took behind what is not answered", c.enter(c.paths[1]).wait().took, trip*5/4)
+		need.AtMost(t, "it took behind an unanswered request", c.enter(c.paths[1]).wait().took, trip*5/4)
 		c.s.CutAll()
 	})
 }
@@ -420,7 +420,7 @@ func TestLostGroupIsUnknownToAll(t *testing.T) {
 				wantErr(c.t, "create in "+r.path, r.answers[0].Err, nil)
 				lost = r.answers[1]
 			}
-			wantErr(c.t, "what was lost of "+r.path, lost.Err, zk.ErrConnectionClosed)
+			wantErr(c.t, "the lost request for "+r.path, lost.Err, zk.ErrConnectionClosed)
 			if got := len(c.s.Children(r.path)); got != of.nodes {
 				c.t.Errorf("%s: %d nodes", r.path, got)
 			}
@@ -464,7 +464,7 @@ func TestOtherReadsBehindATransactionLeaveWithTheLists(t *testing.T) {
 		r := c.gather(t.Context(), "/q2", Transaction{create}, List("/q2"), Get("/q2/nothing"), Get("/q2"))
 		synctest.Wait()
 		c.wantEntered(append(turns, r)...)
-		wantErr(t, "what is not there", r.answers[2].Err, zk.ErrNoNode)
+		wantErr(t, "the missing node", r.answers[2].Err, zk.ErrNoNode)
 		if _, stat, _ := c.s.Get("/q2"); r.answers[3].Err != nil || r.answers[3].Stat.Czxid != stat.Czxid || r.answers[3].Stat.NumChildren != 1 {
 			t.Errorf("got %+v, want %+v", r.answers[3], stat)
 		}
@@ -545,7 +545,7 @@ func TestWhatIsNotThereWhenItIsWatchedIsToldOf(t *testing.T) {
 		wantErr(t, "read below a path that does not exist", unknown.wait().answers[0].Err, zk.ErrNoNode)
 		c.wantEntered(turns...)
 		c.wantSent("create", "setWatches", "multiRead")
-		gone.want(t, "what is not there", 1, true)
+		gone.want(t, "the watcher of the missing node", 1, true)
 		need.That(t, "a later watcher takes the path for watched", !c.Events.listen("/q1/node", &other.Watcher))
 		need.That(t, "its path is not known any more", knows(c.transport.(*dialed), "/q1"))
 		need.Equal(t, "watches that are left", c.s.Watches(), 0)

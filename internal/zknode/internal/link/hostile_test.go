@@ -34,7 +34,7 @@ type forger struct {
 
 func newForger(s *zktest.Server) *forger { return &forger{dial: s.DialContext} }
 
-// The method next replaces the body of the next frame that answers op. The header stays.
+// forger.next replaces the body of the next frame that answers op. The header stays.
 func (f *forger) next(op int32, forge func(genuine []byte) []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *forged) forge(frame []byte) []byte {
 	return wire.Frame(append(e, forge(d.Rest)...))
 }
 
-// The function with returns a forgery that ignores the genuine bytes.
+// with(body) returns a forgery that ignores the genuine bytes.
 func with(body []byte) func([]byte) []byte { return func([]byte) []byte { return body } }
 
 // body concatenates integers, single bytes and strings, in the form that follows a header. The length precedes each string.

@@ -42,7 +42,7 @@ func TestProofNeedsASyncHalfATickLaterAndAWriteBehindIt(t *testing.T) {
 					heard = since
 				}
 			}
-			need.Equal(t, fmt.Sprintf("%s: what request %d proves", name, i), heard, q.want)
+			need.Equal(t, fmt.Sprintf("%s: the time that request %d proves", name, i), heard, q.want)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestWriteProvesNoReportThatIsNotAheadOfIt(t *testing.T) {
 	early := p.sent(wire.OpCreate, 24)
 	p.synced(second, 25)
 	if heard, ok := p.wrote(early); !ok || heard != 1 {
-		t.Errorf("proves %v, %t, want what the first sync stands for", heard, ok)
+		t.Errorf("proves %v, %t, want the time of the first sync", heard, ok)
 	}
 	p.synced(p.sent(wire.OpSync, 36), 37)
 	if heard, ok := p.wrote(early); ok {

@@ -88,7 +88,7 @@ func TestWatchEndsWithItsConnection(t *testing.T) {
 			node, children := watch(t, l, "/x", false), watch(t, l, "/y", true)
 			checked := &Watcher{Checked: true, Notify: func() { t.Error("notified, although the watcher is checked anyway") }}
 			l.Ask(l.Reading("/x", checked))
-			need.That(t, "who hears of the path is mistaken", l.Events.Hears("/x", checked) && !l.Events.Hears("/x", new(Watcher)))
+			need.That(t, "wrong watchers hear of the path", l.Events.Hears("/x", checked) && !l.Events.Hears("/x", new(Watcher)))
 			s.CutAll()
 			need.That(t, "the watchers were not notified", told(node) && told(children))
 			need.That(t, "still taken for watched", !l.Events.Hears("/x", checked) && len(l.Events.Watchers()) == 0)
@@ -180,7 +180,7 @@ func TestSessionThatWasAwayForLongIsNeverResumed(t *testing.T) {
 			time.Sleep(c.after)
 			synctest.Wait()
 			need.Equal(t, fmt.Sprint(c.after, ": the session is asked for"), asked.Session == old, c.same)
-			need.Equal(t, fmt.Sprint(c.after, ": it says what it has seen"), asked.LastZxid > 0, c.seen)
+			need.Equal(t, fmt.Sprint(c.after, ": it names a transaction that it has seen"), asked.LastZxid > 0, c.seen)
 			s.Unfreeze()
 			time.Sleep(timeout)
 			need.OK(t, l.Err())

@@ -114,11 +114,11 @@ func TestEachServerShowsACertificateForItsName(t *testing.T) {
 		want  string // the text of the error; "" for success
 	}
 	each(t, map[string]row{
-		"its own":                                   {"", "zk2", ""},
-		"another's":                                 {"", "zk1", "certificate is valid for zk1, not zk2"},
-		"the one that is asked for":                 {"ensemble", "ensemble", ""},
-		"its own, not the one that is asked for":    {"ensemble", "zk2", "certificate is valid for zk2, not ensemble"},
-		"the one by which it is dialed, an address": {"", "10.0.0.2", ""},
+		"its own":                                    {"", "zk2", ""},
+		"another's":                                  {"", "zk1", "certificate is valid for zk1, not zk2"},
+		"the one that is asked for":                  {"ensemble", "ensemble", ""},
+		"its own, not the one that is asked for":     {"ensemble", "zk2", "certificate is valid for zk2, not ensemble"},
+		"the name by which it is dialed, an address": {"", "10.0.0.2", ""},
 	}, func(t *testing.T, s *zktest.Server, c row) {
 		f := newFront(t, s)
 		server := "zk2:2181"
