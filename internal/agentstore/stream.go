@@ -180,7 +180,7 @@ func (one *stream) granted(ctx context.Context, e event) (a queue.Answer) {
 	v := one.change(func(v *queue.View) {
 		v.Token, _ = strconv.ParseInt(e.Token, 10, 64) // an agent sends a number
 		v.Has, v.Ahead = true, 0
-		v.Reader = true // Share need not wait until the next contender is a reader: the agent sees to it that readers of all hosts get in
+		v.Reader = true // Share need not wait until the next contender is a reader, because the agent lets readers of all hosts in
 	})
 	one.refusal.Outcome = queue.Done
 	close(one.decided)

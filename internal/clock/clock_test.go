@@ -58,9 +58,9 @@ func TestAskSeesTheSleepThatAStepHides(t *testing.T) {
 		c := clock.New()
 		c.Suspend(time.Hour)
 		c.Step(-time.Hour)
-		need.Equal(t, "what the clocks show", c.Now(), 0)
+		need.Equal(t, "the time on the clocks", c.Now(), 0)
 		c.Ask()
-		need.Equal(t, "what the system says", c.Now(), time.Hour)
+		need.Equal(t, "the time of the system", c.Now(), time.Hour)
 	})
 }
 
@@ -122,7 +122,7 @@ func TestATimerSeesTheEndSoonAfterASleep(t *testing.T) {
 			c.Suspend(time.Minute)
 		}
 		need.That(t, "more time awake than a timer runs for each minute asleep", time.Since(begun) <= 60*time.Second/4)
-		need.Equal(t, "what is left of a time that has passed", c.Left(0) < 0, true)
+		need.Equal(t, "whether the rest of a time that has passed is negative", c.Left(0) < 0, true)
 	})
 }
 

@@ -113,7 +113,7 @@ func TestLeaseRunsFromWhatTheStoreHasHeard(t *testing.T) {
 	play(t, term, func(b *bubble) {
 		time.Sleep(time.Minute)
 		l := lease.New[*contender](lease.Config{Clock: b.clock}, time.Minute-time.Second, term)
-		need.Equal(t, "what remains", l.Remaining(), term-time.Second)
+		need.Equal(t, "the rest of the lease", l.Remaining(), term-time.Second)
 	})
 	play(t, term, func(b *bubble) {
 		b.hold(&b.a)
@@ -132,8 +132,8 @@ func TestRenewalThatComesTooLateRevivesNoHold(t *testing.T) {
 		time.Sleep(term)
 		b.Renew(9 * time.Second)
 		b.want(true, false, false)
-		need.That(t, "the lease did not come back, for those who wait", b.Valid())
-		need.That(t, "what is lost is held again", !b.Hold(&b.a))
+		need.That(t, "the lease did not come back for waiters", b.Valid())
+		need.That(t, "a lost hold is held again", !b.Hold(&b.a))
 		b.hold(&b.b)
 	})
 }
@@ -179,7 +179,7 @@ func TestWhatHasLeftIsNotLost(t *testing.T) {
 		}
 		b.wantAt(term, false, true, false)
 		b.Lose(&b.b, reason)
-		need.WantErr(t, "one that is there", b.b.loss, reason)
+		need.WantErr(t, "a contender that has not left", b.b.loss, reason)
 	})
 }
 

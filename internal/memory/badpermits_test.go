@@ -165,11 +165,11 @@ func TestTierSuiteFindsWhatIsWrongWithPermits(t *testing.T) {
 				}
 				return all, err
 			}}},
-		{"nobody says where it stands", []string{"permits-standing"},
+		{"waits have no standing", []string{"permits-standing"},
 			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (permits, error) {
 				return s.Acquire(ctx, &second.Demand{Want: d.Want, Take: d.Take})
 			}}},
-		{"nobody hears of another demand", []string{"permits-demand", "permits-left-lost"},
+		{"another demand is not reported", []string{"permits-demand", "permits-left-lost"},
 			badSemaphore{acquire: func(ctx context.Context, s semaphore, d *second.Demand) (permits, error) {
 				return s.Acquire(ctx, whole(d.Want()))
 			}}},

@@ -37,9 +37,9 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return c.Claim.Requeue(ctx, old, c.wait)
 			}}},
-		"nobody is heard of": {[]string{"contended", "contended-troubled", "readers-contended", "share-contended", "linger", "budget"},
+		"waiters are never reported": {[]string{"contended", "contended-troubled", "readers-contended", "share-contended", "linger", "budget"},
 			badTier{grant: func(g badGrant) second.Grant { return deaf{g, second.NewContention(func() {})} }}},
-		"somebody is always heard of": {[]string{"contended", "uncontended", "readers-uncontended", "share-contended", "linger"},
+		"a waiter is always reported": {[]string{"contended", "uncontended", "readers-uncontended", "share-contended", "linger"},
 			badTier{grant: func(g badGrant) second.Grant {
 				s := second.NewContention(func() {})
 				s.Raise(time.Now())
@@ -57,16 +57,16 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			}},
 		"readers keep each other out": {[]string{"readers-share", "readers-order", "readers-try", "readers-contended", "revoke-readers"},
 			badTier{mode: func(m second.Mode) second.Mode { return min(m, second.Writing) }}},
-		"somebody shares and waits for nobody": {[]string{"share", "share-ends"},
+		"a writer shares and waits for no contender": {[]string{"share", "share-ends"},
 			badTier{grant: func(g badGrant) second.Grant { return generous{g} }}},
 		"a writer that shares is contended by readers": {[]string{"share-contended"},
 			badTier{grant: func(g badGrant) second.Grant { return deaf{g, g.Grant.Contended()} }}},
-		"nobody hears that it was asked": {[]string{"revoke", "revoke-readers"},
+		"holders do not learn of a Revoke": {[]string{"revoke", "revoke-readers"},
 			badTier{grant: func(g badGrant) second.Grant { return unasked{g} }}},
 		"the context does not end": {
 			[]string{"loss-cut", "loss-readers", "loss-frozen", "loss-stopped", "loss-release", "removal", "share-removal", "close", "hold-lost"},
 			badTier{grant: func(g badGrant) second.Grant { return unending{g} }}},
-		"nobody looks at the clock": {[]string{"requeue-troubled", "loss-stopped", "release-once"},
+		"the clock is never read": {[]string{"requeue-troubled", "loss-stopped", "release-once"},
 			badTier{grant: func(g badGrant) second.Grant { return clockless{g} }}},
 		"a lost grant comes back": {[]string{"loss-cut", "loss-frozen", "loss-stopped", "removal"},
 			badTier{grant: func(g badGrant) second.Grant { return reviving{g} }}},
@@ -85,7 +85,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			badTier{grant: func(g badGrant) second.Grant { return hasty{g} }}},
 		"a release waits for the store": {[]string{"bounds-cut", "bounds-frozen"},
 			badTier{grant: func(g badGrant) second.Grant { return stubborn{g} }}},
-		"nobody waits for the end of a requeue": {[]string{"requeue-order"},
+		"no call waits for the end of a requeue": {[]string{"requeue-order"},
 			badTier{grant: func(g badGrant) second.Grant { return impatient{g} }}},
 		"a requeue keeps its token": {[]string{"requeue-writes", "requeue-order", "requeue-troubled", "tokens"}, badTier{
 			requeue: func(ctx context.Context, c badClaim, old second.Grant) (second.Grant, error) {
@@ -120,7 +120,7 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 			}
 			return g, err
 		}}},
-		"a try takes what does not answer for taken": {[]string{"unreachable"}, badTier{
+		"a try reports a lock as taken if the store does not answer": {[]string{"unreachable"}, badTier{
 			try: func(ctx context.Context, c badClaim) (second.Grant, error) {
 				g, err := c.Claim.TryAcquire(ctx)
 				if err != nil && !errors.Is(err, second.ErrClosed) {
@@ -128,14 +128,14 @@ func TestTierSuiteFindsWhatIsWrong(t *testing.T) {
 				}
 				return g, err
 			}}},
-		"nobody says where it stands": {[]string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return new(second.Wait) }}},
+		"waits have no standing": {[]string{"standing"}, badTier{wait: func(*second.Wait) *second.Wait { return new(second.Wait) }}},
 		"one stands where it stood": {[]string{"standing"}, badTier{wait: func(w *second.Wait) *second.Wait {
 			first := new(second.Wait)
 			w.Stands(sync.OnceValue(func() second.Standing { return first.Standing() }))
 			return first
 		}}},
 		"the queue is shown from its end": {[]string{"contenders"}, badTier{queue: func(queue []second.Contender) { slices.Reverse(queue) }}},
-		"nobody is told of an expiry": {[]string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) {
+		"an expiry is not reported": {[]string{"connection"}, badTier{notify: func(c second.Connection, f func(second.Connection)) {
 			if c.State != second.Expired {
 				f(c)
 			}

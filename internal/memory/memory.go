@@ -465,7 +465,7 @@ func (s *Server) tellLocked(p *place, v queue.View) {
 
 const permitsOf = "permits of "
 
-// The function at returns ref with the path of its queue. The queue for permits has another path than the queue for the lock.
+// at(ref) returns ref with the path of its queue. The queue for permits has another path than the queue for the lock.
 func at(ref queue.Ref) queue.Ref {
 	if ref.Permits > 0 {
 		ref.Path = permitsOf + ref.Path
