@@ -54,8 +54,8 @@ type nodeOption struct {
 	zknode.LockOption
 }
 
-// NewLock returns a handle for the lock at path. The caller owns conn and closes it. The lock's nodes get the ACL acl, and so do parents
-// that the lock creates. NewLock sends no request. If path cannot be a lock, Lock returns an error.
+// NewLock returns a handle for the lock at path. The caller owns conn and closes it. The lock's nodes, and parents that the lock creates,
+// get the ACL acl. NewLock sends no request. If path cannot be a lock, Lock returns an error.
 func NewLock(conn *zk.Conn, path string, acl []zk.ACL) *Lock {
 	return &Lock{locks: registryOf(conn), path: path, acl: zknode.NodeACL(acl)}
 }

@@ -24,8 +24,8 @@ type behaviour struct {
 	name      string
 	modelOnly bool                     // the row needs faults or an idle state that a real server cannot provide
 	run       func(s *scene, h handle) // h is the lock as the first process sees it
-	want      string                   // what is seen of zk.Lock, and also of dropin.Lock unless ours is set
-	ours      string                   // what is seen of dropin.Lock if it differs
+	want      string                   // the outcome with zk.Lock, and also with dropin.Lock unless ours is set
+	ours      string                   // the outcome with dropin.Lock if it differs
 	because   string                   // the beginning of the paragraph in the documentation of dropin.Lock that explains the difference
 }
 

@@ -29,7 +29,7 @@ func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	again := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
 	again.Env = append(os.Environ(), deadlockEnv+"=1")
 	out, err := again.CombinedOutput()
-	need.Has(t, fmt.Sprintf("one that ended with %v", err), string(out),
+	need.Has(t, fmt.Sprintf("a test that ended with %v", err), string(out),
 		"panic: zktest: deadlock: ", "pass the context of the hold to Acquire", "path=/locks/a", "waited=24h0m0s",
 		"tier.(*Mutex).Acquire", // among other stacks, that of the waiting goroutine
 		"level=WARN")            // the warning before the panic

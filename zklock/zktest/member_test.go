@@ -166,7 +166,7 @@ func TestIsolatedMemberForwardsItsWritesInOrderWhenItRejoins(t *testing.T) {
 		need.That(t, "answered without a leader", len(made)+len(set)+len(read) == 0 && !s.Exists("/n"))
 		s.Member(addr).Rejoin()
 		for _, answer := range []<-chan error{made, set, read} {
-			locktest.WantErr(t, "what was asked of the isolated member", <-answer, nil)
+			locktest.WantErr(t, "the request to the isolated member", <-answer, nil)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestDeposedLeaderAnswersWhatItNeedsNobodyFor(t *testing.T) {
 		time.Sleep(2*time.Second - 1)
 		need.That(t, "the new leader's clocks did not start again", len(gone) == 0)
 		time.Sleep(2)
-		need.That(t, "the new leader goes by what the old one hears", len(gone) != 0)
+		need.That(t, "the new leader counts what the old leader hears", len(gone) != 0)
 		s.Member(addr).Rejoin()
 		<-set
 		time.Sleep(time.Second)
