@@ -65,7 +65,7 @@ func TestUserWhoMayNotDoAllIsToldWhatToAllow(t *testing.T) {
 				client := clientOf(t, user)
 				_, err := New(soon(t), client)
 				client.Close()
-				need.Equal(t, fmt.Sprintf("what New says to allow: %v", err), strings.Join(rulesIn(err), " "), c.want)
+				need.Equal(t, fmt.Sprintf("permissions that the error of New names: %v", err), strings.Join(rulesIn(err), " "), c.want)
 				if _, err := locks.Mutex(user).TryAcquire(soon(t)); err == nil || strings.Join(rulesIn(err), " ") != c.want {
 					t.Errorf("TryAcquire: %v, want %s", err, c.want)
 				}

@@ -61,7 +61,7 @@ func TestLockInACluster(t *testing.T) {
 		mustRelease(t, need.Get(a.Semaphore(path, 2).TryAcquire(soon(t), 1))(t))
 		next := make(chan error, 1)
 		go func() { next <- b.Mutex(path).Do(soon(t), func(context.Context) error { return nil }) }()
-		ended(t, "the holder hears of the one who waits", hold.Contended())
+		ended(t, "the holder learns of the waiter", hold.Contended())
 		mustRelease(t, hold)
 		wantErr(t, <-next, nil)
 	}
@@ -82,7 +82,7 @@ func TestEvalAcrossSlotsIsRefusedAndWritesNothing(t *testing.T) {
 			wantErr(t, err, nil)
 		} else {
 			need.WantMention(t, err, "{a}:1", c.second, "not in one slot", "hash tag")
-			need.That(t, "it is known what became of it", !errors.Is(err, tier.ErrUnknown))
+			need.That(t, "the outcome is known", !errors.Is(err, tier.ErrUnknown))
 		}
 		need.Equal(t, c.count+" is there", client.Exists(soon(t), c.count).Val() == 1, c.writes)
 		mustRelease(t, bundle)

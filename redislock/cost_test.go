@@ -101,6 +101,6 @@ func TestSumOfPermitsIsTrueAgainAfterARemoval(t *testing.T) {
 	need.OK(t, outside(t).ZRem(soon(t), keysOf(at(a))[1], a.ID).Err())
 	need.Equal(t, "free beside one permit", p.stands(t, queue.Enter, c, 5).Free, 4)
 	p.stands(t, queue.Weigh, c, 4)
-	need.That(t, "the permits of one that was removed are not to be had", p.stands(t, queue.Look, c, 0).Has)
+	need.That(t, "the permits of a removed contender are not free", p.stands(t, queue.Look, c, 0).Has)
 	p.leaves(t, b, c)
 }

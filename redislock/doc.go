@@ -22,7 +22,7 @@
 // PX. Such a foreign lock sends no notification when it is released, so tierlock's first waiter polls the key every 10 to 100 ms. Waiters
 // of the foreign library also poll, and are not in tierlock's queue. To let these waiters in, tierlock leaves the key free for 25 ms at
 // some transfers. This happens every 100 ms if a foreign lock was seen within the last minute, and otherwise once in ten seconds. A lock
-// that is held or lingers is not released for them, and neither is a lock that readers hold in turn.
+// that is held or lingers is not released for them. A lock that readers hold one after another is not released for them either.
 //
 // Caution: if tierlock processes use the lock all the time, another library may wait a long time for the lock. A library that polls more
 // often than every 25 ms gets the lock within ten seconds. redsync polls every 50 to 250 ms. In measurements, redsync got its first lock

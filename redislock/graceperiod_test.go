@@ -44,8 +44,8 @@ func TestRecordOfAPrimary(t *testing.T) {
 		"said so twice":                      {since: "0", longest: micros(minute), mark: "me", mine: minute, says: "me"},
 		"said of another one":                {longest: micros(minute), mark: "me", mine: minute, says: "me"},
 		"another one was first":              {longest: micros(minute), mark: "you", mine: minute, says: "me", want: -1},
-		"somebody has been there":            {longest: micros(minute), mine: minute, says: "me", want: -1},
-		"somebody has met it":                {since: "0", mine: minute, says: "me", want: -1},
+		"a process was there before":         {longest: micros(minute), mine: minute, says: "me", want: -1},
+		"a process has met it":               {since: "0", mine: minute, says: "me", want: -1},
 	}, func(t *testing.T, c row) {
 		keys := []string{"record:" + t.Name(), "longest:" + t.Name(), "first:" + t.Name()}
 		for i, value := range []string{c.since, c.longest, c.mark} {
@@ -131,7 +131,7 @@ func TestNobodyIsGrantedALockInAGracePeriod(t *testing.T) {
 	reading := second.Options{Mode: second.Reading}
 	reader := mustAcquire(t, p.with(t, "read", reading))
 	untold := p.anew("untold")
-	need.That(t, "one that is free was not granted", p.stands(t, queue.Enter, untold, 0).Has)
+	need.That(t, "a free lock was not granted", p.stands(t, queue.Enter, untold, 0).Has)
 	renew(t, s)
 
 	v := p.does(t, queue.Command{Op: queue.Beat, Among: []queue.Ref{untold}}).Views[0]

@@ -146,7 +146,7 @@ func TestEvalRunsAScriptOnceHoweverOftenItIsSent(t *testing.T) {
 	err := h.counts(soon(t))
 	wantErr(t, err, errAgain)
 	wantErr(t, err, tier.ErrUnknown)
-	need.That(t, "not idle although it is known what became of it", c.Idle())
+	need.That(t, "not idle although the outcome is known", c.Idle())
 	// The hold may have been released while the script waited for others. Then the script is not sent.
 	given := func() error { return tier.ErrReleased }
 	_, outcome, err := h.process.write([]*queue.Contender{c}, given, increment, []string{counter(t)}, nil)

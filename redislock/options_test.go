@@ -61,7 +61,7 @@ func TestPathsOfLocks(t *testing.T) {
 	}
 }
 
-// When a session begins, the process checks the server's settings, and warns of those that may break promises.
+// When a session begins, the process checks the server's settings, and warns of settings that may break promises.
 func TestServerThatMayBreakPromisesIsWarnedAbout(t *testing.T) {
 	t.Parallel()
 	e := childtest.StartEnsemble(t, redisserver.StartEnsemble, 2, redisserver.Config{NoSync: true})

@@ -43,7 +43,7 @@ func keysOf(path string) []string {
 // valueOf returns the key of the value that is saved beside the lock at path.
 func valueOf(path string) string { return tagged(path) + ownKeys[3] }
 
-// The function at returns the path of a contender's queue. The queue for permits has a separate path, which no lock can have.
+// at(c) returns the path of a contender's queue. The queue for permits has a separate path, which no lock can have.
 func at(c queue.Ref) string {
 	if c.Permits > 0 {
 		return tagged(c.Path) + ofPermits

@@ -52,7 +52,7 @@ func TestEachOperationMayBeRepeated(t *testing.T) {
 	twice(queue.Command{Op: queue.Enter, Ref: c, Old: a})
 	for range 2 {
 		r := p.Do(soon(t), queue.Command{Op: queue.Enter, Ref: p.anew(path), Old: a})
-		need.Equal(t, "in place of one who has gone", r.Outcome, queue.Gone)
+		need.Equal(t, "in place of a contender that has left", r.Outcome, queue.Gone)
 	}
 	need.List(t, "the queue after a requeue", left(t, path), b.ID, c.ID)
 	need.Equal(t, "the key, at once with the next one, says", key(t, path), b.ID)
@@ -193,8 +193,8 @@ func TestRoundOfManyHeartbeats(t *testing.T) {
 	cancel() // any other request would have timed out by now
 	a := p.Do(over, queue.Command{Op: queue.Beat, Among: all})
 	need.Must(t, fmt.Sprintf("%d views of %d, %v", len(a.Views), len(all), a.Err), a.Outcome == queue.Done && len(a.Views) == len(all))
-	need.That(t, "what is refused was renewed", !a.Views[0].Known && a.Views[0].Err != nil)
-	need.That(t, "what is well does not stay", a.Views[1].Known && a.Views[1].Err == nil)
+	need.That(t, "the refused contender was renewed", !a.Views[0].Known && a.Views[0].Err != nil)
+	need.That(t, "the other contender was not renewed", a.Views[1].Known && a.Views[1].Err == nil)
 }
 
 // If Redis has not answered for a TTL, the leases may have ended. Later heartbeats must not renew them, and the session ends.
@@ -228,7 +228,7 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	}
 	for range 2 {
 		v := p.stands(t, queue.Enter, b, 3)
-		need.That(t, fmt.Sprintf("%+v, want to be first, with one that is free", v), !v.Has && v.Free == 1 && v.Ahead == 0)
+		need.That(t, fmt.Sprintf("%+v, want to be first, with one free permit", v), !v.Has && v.Free == 1 && v.Ahead == 0)
 		r := p.Do(soon(t), queue.Command{Op: queue.Try, Ref: p.taker(t, 5), Weight: 1})
 		need.Equal(t, "a try while another contender waits", r.Outcome, queue.Locked)
 	}
@@ -240,7 +240,7 @@ func TestCommandsAboutPermitsMayBeRepeated(t *testing.T) {
 	need.That(t, fmt.Sprintf("%+v, want 2 and 3 permits", queue), len(queue) == 2 && queue[0].Permits == 2 && queue[1].Permits == 3)
 	p.leaves(t, a, b)
 	fields := strings.Join(outside(t).HKeys(soon(t), keysOf(at(a))[3]).Val(), " ")
-	need.That(t, fields+": left of one who has gone", !strings.Contains(fields, a.ID))
+	need.That(t, fields+": fields of a contender that has left", !strings.Contains(fields, a.ID))
 }
 
 func (p *process) leaves(t *testing.T, all ...queue.Ref) {

@@ -154,7 +154,7 @@ func (s *store) begin(ctx context.Context) queue.Answer {
 	return queue.Answer{Outcome: queue.Done, Name: fmt.Sprint(s.sessions.Add(1)), TTL: s.options.TTL}
 }
 
-// The constant most is the greatest number of requests in one pipeline.
+// A pipeline has at most this many requests.
 const most = 256
 
 // beat sends a heartbeat for each contender, in one or more pipelines. It waits for each pipeline as long as for any other request. If
