@@ -56,7 +56,7 @@
 //   - TryAcquire costs one transaction, without a write if the lock is taken. For a reader behind a downgraded writer, TryAcquire costs
 //     two transactions.
 //   - A downgrade costs one write. Revoke costs one read, and one write per holder.
-//   - Acquiring permits costs one transaction, and so does releasing them. TryAcquire costs two while other processes hold permits.
+//   - Acquiring permits costs one transaction, and releasing them costs one. TryAcquire costs two while other processes hold permits.
 //     Except for the last release, each of these transactions reads the whole queue of the semaphore.
 //   - A process sends one heartbeat every quarter of the TTL, however many locks it has.
 //

@@ -14,9 +14,9 @@ import (
 func TestRequestThatIsExecutedLateLeavesNothing(t *testing.T) {
 	t.Parallel()
 	need.Each(t, map[string]func(t *testing.T, p *process, until context.Context){
-		"of one who has left":              func(t *testing.T, p *process, until context.Context) { p.mutex(t).Acquire(until) },
-		"for permits, of one who has left": func(t *testing.T, p *process, until context.Context) { p.of(t, 3).acquire(until, 3) },
-		"of one who has tried again":       func(t *testing.T, p *process, _ context.Context) { release(t, acquire(t, p.mutex(t))) },
+		"of a caller that has left":              func(t *testing.T, p *process, until context.Context) { p.mutex(t).Acquire(until) },
+		"for permits, of a caller that has left": func(t *testing.T, p *process, until context.Context) { p.of(t, 3).acquire(until, 3) },
+		"of a caller that has tried again":       func(t *testing.T, p *process, _ context.Context) { release(t, acquire(t, p.mutex(t))) },
 	}, func(t *testing.T, take func(t *testing.T, p *process, until context.Context)) {
 		t.Parallel()
 		p := start(t, tier.WithLeaseTTL(brief))
@@ -105,7 +105,7 @@ func TestKeyThatAnOldRequestCreatesIsTakenOver(t *testing.T) {
 	again()
 	c := acquire(t, p.mutex(t))
 	need.Equal(t, "the key", keyOf(c.Ref()), keyOf(first.Ref()))
-	need.That(t, "the token is that of the first", c.Token() != first.Token())
+	need.That(t, "the token is the first contender's token", c.Token() != first.Token())
 	release(t, c, other)
 	c = acquire(t, p.mutex(t))
 	need.That(t, "no name is left for the requeue", keyOf(c.Ref()) != keyOf(first.Ref()))

@@ -70,7 +70,7 @@ func TestShareAndRevocationAtTheSameTime(t *testing.T) {
 		})
 		last()
 		_, o := stored(t, keyOf(c.Ref()))
-		need.That(t, fmt.Sprintf("with that of p last (%t): %+v", late == p, o), o.Shared && o.Revoke)
+		need.That(t, fmt.Sprintf("with the write of p last (%t): %+v", late == p, o), o.Shared && o.Revoke)
 		ended(t, "revoked", c.RevokeRequested())
 		release(t, reader.Must(t), c)
 	}
@@ -163,5 +163,5 @@ func TestAnEnterThatIsSentAgainKnowsNoMoreThanAtFirst(t *testing.T) {
 	again := p.store.Do(soon(t), enter)
 	need.That(t, fmt.Sprintf("entered as %+v, and then %+v", first, again),
 		first.Outcome == queue.Done && again.Outcome == queue.Done && again.View.Token == first.View.Token)
-	need.Equal(t, "the revision of what is known then", again.View.At, first.View.At)
+	need.Equal(t, "the revision of the second view", again.View.At, first.View.At)
 }

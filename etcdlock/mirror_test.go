@@ -134,7 +134,7 @@ func TestMirrorTellsNothingOfAPlaceThatIsYounger(t *testing.T) {
 	need.Equal(t, "reports", p.count("", queue.Unknown), 2)
 }
 
-// The watch starts before the queue is read. Its first events may be older than what was read, and must not replace it.
+// The watch starts before the queue is read. Its first events may be older than the queue that was read, and must not change this queue.
 func TestMirrorKeepsWhatALookHasShown(t *testing.T) {
 	key := func(modified int64, value string) *mvccpb.KeyValue {
 		return &mvccpb.KeyValue{Key: []byte("/x/" + ownID('A')), Value: []byte(value), CreateRevision: 1, ModRevision: modified}

@@ -95,7 +95,7 @@ func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	r := startAt(t, at)
 	p.Renew()
 	q.Renew()
-	eventually(t, "the end of what is lost", func() bool { return lost.Err() != nil && more[0].(*queue.Contender).Err() != nil })
+	eventually(t, "the loss of contenders", func() bool { return lost.Err() != nil && more[0].(*queue.Contender).Err() != nil })
 	wantErr(t, lost.Err(), second.ErrLost)
 	wantErr(t, kept.Err(), nil)
 	wantErr(t, permits[2].(*queue.Contender).Err(), nil)
@@ -104,7 +104,7 @@ func TestEtcdThatGoesBackIsNoticedWithTheNextRenewal(t *testing.T) {
 	of(r).try(t, 1, second.ErrLocked)
 	locked(t, mutex(r, "/kept"))
 	release(t, waits.Must(t))
-	eventually(t, "nothing but what is held", func() bool {
+	eventually(t, "no keys but those of the held locks", func() bool {
 		keys := strings.Join(etcd.keys(t), "\n")
 		return strings.Count(keys, "\n") == 2 && strings.Contains(keys, "/kept/")
 	})

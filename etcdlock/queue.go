@@ -226,7 +226,7 @@ func rivals(ref queue.Ref) []span {
 	return others(ref)
 }
 
-// The function others returns the ranges of the keys in a queue whose kind, see kindOf, is not that of the contender.
+// others(ref) returns the ranges of keys in a queue, without the keys of the contender's own kind; see kindOf.
 func others(ref queue.Ref) []span {
 	prefix, kind := prefixOf(ref), kindOf(ref)
 	return []span{{prefix, kind}, {clientv3.GetPrefixRangeEnd(kind), clientv3.GetPrefixRangeEnd(prefix)}}
@@ -240,8 +240,8 @@ func noneSince(spans []span, since int64) (conditions []clientv3.Cmp) {
 	return conditions
 }
 
-// The function reads returns the operations that read the contender's own key and the keys of its rivals. If only the values show whether
-// the rivals block the contender, the operations read the values, too.
+// reads(ref) returns the operations that read the contender's own key and the keys of its rivals. If only the values show whether the
+// rivals block the contender, the operations read the values, too.
 func reads(ref queue.Ref) (ops []clientv3.Op) {
 	var opts []clientv3.OpOption
 	switch {

@@ -89,7 +89,7 @@ func TestWhatPermitsCost(t *testing.T) {
 	r.give(t, c...)
 	q.costs(t, "a try alone", 1, 1, func() { c = q.try(t, 5, nil) })
 	q.store.written.Clear()
-	q.costs(t, "to give a part of what is not known", 2, 1, func() { q.give(t, c[0]) })
+	q.costs(t, "to give one permit when the queue is not known", 2, 1, func() { q.give(t, c[0]) })
 	q.costs(t, "to give another", 1, 1, func() { q.give(t, c[1]) })
 	p.try(t, 2, nil)
 }
@@ -103,7 +103,7 @@ func TestTryThatIsOvertakenTakesNothing(t *testing.T) {
 		return one.send(one)
 	})
 	q.try(t, 1, second.ErrLocked)
-	need.Len(t, "the keys of those who have permits", left(t), 2)
+	need.Len(t, "the keys of the holders of permits", left(t), 2)
 	need.Equal(t, "tries that found the permits taken", q.count(queue.Try, queue.Locked), 1)
 }
 
