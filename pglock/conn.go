@@ -250,7 +250,7 @@ func (e *notifyConn) open(ctx context.Context) (fresh bool, err error) {
 	return true, nil
 }
 
-// The method now returns the present connection. If there is none, it returns nil and the reason.
+// notifyConn.now returns the present connection. If there is none, it returns nil and the reason.
 func (e *notifyConn) now() (*serverConn, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

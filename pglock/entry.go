@@ -173,7 +173,7 @@ func (e *entry) await(p *pgconn.Pipeline, sent time.Duration) {
 	}
 }
 
-// The method now returns the last known view of the entry.
+// entry.now returns the last known view of the entry.
 func (e *entry) now() queue.View {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -29,6 +29,6 @@ func TestWhoLooksForThoseWhoWait(t *testing.T) {
 		s := &advisory{pause: time.Hour}
 		s.entries.Store(e.id, e)
 		s.notified(&pgconn.Notification{PID: 7, Payload: "waits 1"})
-		need.Equal(t, fmt.Sprintf("whether one who %s looks", name), s.pause != time.Hour, c.looks)
+		need.Equal(t, fmt.Sprintf("whether an entry that %s looks", name), s.pause != time.Hour, c.looks)
 	}
 }

@@ -66,7 +66,7 @@ func TestBusyConnectionsAreNoOutage(t *testing.T) {
 	stuck.Rollback(soon(t))
 	for range maxRequests {
 		a := <-answers
-		need.That(t, fmt.Sprintf("one that was under way: %+v", a), a.Outcome == queue.Done)
+		need.That(t, fmt.Sprintf("a request that was under way: %+v", a), a.Outcome == queue.Done)
 	}
 }
 

@@ -42,7 +42,7 @@ func ExampleNewAdvisory() {
 		return nil // the work
 	})
 	if wait := (*tier.WaitError)(nil); errors.As(err, &wait) {
-		log.Print(wait) // who was in the way
+		log.Print(wait) // names the holder or the waiter ahead
 		return
 	}
 	if err != nil {

@@ -118,7 +118,7 @@ func TestRowsMayBeMissingOrBackAtTheNewPrimary(t *testing.T) {
 	e.failOver(t)
 	knows(t, missing, 20*time.Second)
 	eventually(t, "the contender that is back is removed", func() bool { return contenders() == 0 })
-	need.Equal(t, "sessions, the one of before", ask[int](t, standby, "SELECT count(*) FROM tierlock.session"), 1)
+	need.Equal(t, "sessions; only the old session is left", ask[int](t, standby, "SELECT count(*) FROM tierlock.session"), 1)
 	missing.Release()
 }
 

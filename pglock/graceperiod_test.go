@@ -26,7 +26,7 @@ func TestWhoHadSomethingBeforeIsNotInGracePeriod(t *testing.T) {
 		need.WantErr(t, "Acquire", err, nil)
 		taken <- p
 	}()
-	eventually(t, "one that is given none yet", func() bool {
+	eventually(t, "a waiter that gets no permit yet", func() bool {
 		q, err := permits.Contenders(soon(t))
 		return err == nil && len(q) == 2 && q[0].Permits == 2 && !q[0].InGracePeriod && q[1].Permits == 0 && q[1].InGracePeriod
 	})

@@ -239,7 +239,7 @@ func TestGuardLooksAnew(t *testing.T) {
 	mustRelease(t, c)
 	again := p.mustAcquire(t)
 	need.Equal(t, "the session that has it again", contenders(t, p.at(t, lockPath(t)))[0].ID, pid)
-	need.Equal(t, "what the transaction still sees", ask[string](t, tx, named, pid), before)
+	need.Equal(t, "the name that the transaction still sees", ask[string](t, tx, named, pid), before)
 	need.WantMention(t, need.ErrOf(tx.Exec(soon(t), "SELECT tierlock.guard("+proof(c)+")")), "TL001")
 	mustRelease(t, again)
 }
@@ -294,7 +294,7 @@ func TestTransactionThatIsStuckLocksNobodyOut(t *testing.T) {
 		goOn()
 		heal()
 		wantErr(t, <-result, tier.ErrLost)
-		need.Equal(t, "what the next one has written", value(t, tab), 2)
+		need.Equal(t, "the value that the next owner has written", value(t, tab), 2)
 		mustRelease(t, next)
 	})
 }

@@ -160,7 +160,7 @@ func TestPortionsCostNoMoreThanAsManyLocks(t *testing.T) {
 		return fastest(func() {
 			need.OK(t, s.notifyConn.talk(soon(t), func(l *serverConn) error {
 				views, err := s.look(soon(t), l, of...)
-				need.That(t, "one that does not have it", len(views) == many && views[0].Has && views[many-1].Has)
+				need.That(t, "the first or the last contender does not have its lock", len(views) == many && views[0].Has && views[many-1].Has)
 				return err
 			}))
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// later returns this history with more versions, each of which changes the tables that processes use.
+// later returns this history with more versions. Each new version changes the tables that processes use.
 func later(more int) history {
 	h := slices.Clone(versions)
 	for range more {

@@ -85,7 +85,7 @@ func TestSessionThatWasFoundOverIsNotRenewed(t *testing.T) {
 	time.Sleep(600 * time.Millisecond) // now the session has expired
 	finder.Rollback(soon(t))
 	need.That(t, "renewed", !<-late)
-	need.That(t, "one that is not over was not renewed", renewed(t, pool, id))
+	need.That(t, "a session that had not ended was not renewed", renewed(t, pool, id))
 }
 
 // A renewal was sent in time and takes long to commit. A transaction that ends expired sessions has to wait for it. The renewal of another
@@ -106,7 +106,7 @@ func TestRenewalUnderWayCounts(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	renewal.Commit(soon(t))
 	need.OK(t, <-behind)
-	need.That(t, "who came meanwhile has the lock", !first)
+	need.That(t, "the contender that came meanwhile has the lock", !first)
 	need.Equal(t, "contenders", left(t, lockPath(t)), 2)
 	exec(t, pool, "SELECT tierlock.finish($1), tierlock.finish($2)", session, another)
 }
@@ -311,9 +311,9 @@ func TestRenewalSeesToOthers(t *testing.T) {
 	exec(t, pool, "UPDATE tierlock.grace_period SET longest_ms = 0")
 	exec(t, pool, "UPDATE tierlock.session SET expires = expires - interval '1 hour' WHERE id <> $1", id)
 	stale := ask[[]string](t, pool, "SELECT stale FROM tierlock.beat($1, 60000)", id)
-	need.List(t, "those whose session is over", stale, dead)
+	need.List(t, "contenders whose session is over", stale, dead)
 	longest := ask[int](t, pool, "SELECT longest_ms FROM tierlock.grace_period WHERE locks = 'tables'")
-	need.Equal(t, "the longest TTL, of who runs", longest, 60_000)
+	need.Equal(t, "the longest TTL of a running process", longest, 60_000)
 	need.Equal(t, "contenders, one of them to be removed", ask[int](t, pool, "SELECT count(*) FROM tierlock.contender"), 1)
 	need.Equal(t, "sessions long over", ask[int](t, pool, "SELECT count(*) FROM tierlock.session WHERE id = $1", empty), 0)
 }

@@ -28,7 +28,7 @@ func TestSequenceThatIsSetBackKeepsTheOrder(t *testing.T) {
 	w := q.waits(t)
 	mustRelease(t, held)
 	next := w.Must(t)
-	need.AtLeast(t, "the token of who has waited", next.Token(), held.Token()+1)
+	need.AtLeast(t, "the token of the waiter", next.Token(), held.Token()+1)
 	exec(t, pool, restartTokens)
 	again := need.Get(q.at(t, lockPath(t)).Requeue(soon(t), next))(t)
 	need.AtLeast(t, "the token after a requeue", again.Token(), next.Token()+1)
@@ -55,7 +55,7 @@ func TestSequenceThatIsSetBackHidesNoContender(t *testing.T) {
 	need.That(t, "the second is first, too", !entered(t, pool, "/q", second, session))
 	const least = "SELECT min(token) FROM tierlock.contender"
 	need.AtLeast(t, "the token", ask[int](t, pool, least), before+1)
-	need.AtLeast(t, "the token, beside what is recorded now", ask[int](t, pool, least), ask[int](t, pool, noted))
+	need.AtLeast(t, "the token, compared with the one that is recorded now", ask[int](t, pool, least), ask[int](t, pool, noted))
 }
 
 // A volume is set back to the same snapshot twice, and the server is started on it. Each time, the newest writes are missing.

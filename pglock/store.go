@@ -68,7 +68,7 @@ func (s *store) Close() {
 	s.hangUp()
 }
 
-// The function at returns r with the path of its queue. The queue for permits has a separate path, which no lock can have.
+// at(r) returns r with the path of its queue. The queue for permits has a separate path, which no lock can have.
 func at(r queue.Ref) queue.Ref {
 	if r.Permits > 0 {
 		r.Path += permits
@@ -245,8 +245,8 @@ func (s *store) grant(v queue.View, first bool) queue.View {
 	return v
 }
 
-// The method now returns the value for At, by which views are ordered. For a view from an answer or a notification, it is called when that
-// has arrived. For a view from a read of the queue, it is called before the read is sent.
+// store.now returns the value for At, by which views are ordered. For a view from an answer or a notification, it is called when that has
+// arrived. For a view from a read of the queue, it is called before the read is sent.
 func (s *store) now() int64 { return int64(s.tier.Now()) }
 
 // keep executes a command on the notification connection. On a new connection, the first command has to be a renewal. The tier has to
@@ -544,7 +544,7 @@ func (s *store) look(ctx context.Context, l *serverConn, refs ...queue.Ref) (vie
 	return views, err
 }
 
-// The method waits reports whether a contender is followed and did not have the lock in its last view.
+// store.waits reports whether a contender is followed and did not have the lock in its last view.
 func (s *store) waits(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
