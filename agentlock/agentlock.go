@@ -37,7 +37,7 @@ import (
 	"github.com/tierlock/tierlock/tier"
 )
 
-// Dial returns a registry of the locks that the agent at address serves. The address is that of a Unix socket, such as
+// Dial returns a registry of the locks that the agent at address serves. The address names a Unix socket, such as
 // "unix:/run/tierlock.sock". Dial blocks until the agent has answered or ctx ends: give ctx a deadline. With [tier.WithLazyStart] Dial
 // returns at once.
 //
@@ -51,7 +51,7 @@ func Dial(ctx context.Context, address string, opts ...tier.RegistryOption) (*ti
 	return tier.New(t, share...), nil
 }
 
-// The type none stands for options of this store alone. There are none.
+// A none would be an option that only this store has. There are no such options.
 type none struct{ tier.RegistryOption }
 
 var errTTL = errors.New("the agent sets the lease TTL and the margin; remove tier.WithLeaseTTL and tier.WithLeaseMargin")

@@ -96,8 +96,8 @@ func (e *Election) poll(ctx context.Context, last Observation) (now Observation,
 	if now.Token == 0 { // without the token, it is unknown who has published the value
 		return now, changed, nil
 	}
-	// If the value has a lower token, an earlier leader has published it. If it has a higher token, a later leader has, whom the next poll
-	// shows.
+	// If the value has a lower token, an earlier leader has published it. If it has a higher token, a later leader has published it; the next
+	// poll shows that leader.
 	v, err := e.mutex.Load(ctx)
 	switch {
 	case errors.Is(err, tier.ErrNoValue):

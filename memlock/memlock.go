@@ -88,7 +88,7 @@ func (s *Server) Connect(opts ...tier.RegistryOption) (*tier.Registry, error) {
 	return locks, nil
 }
 
-// The type none stands for options of this store alone. There are none.
+// A none would be an option that only this store has. There are no such options.
 type none struct{ tier.RegistryOption }
 
 // The method process returns the process of a registry. A closed registry has no process, so no fault can affect it.

@@ -94,7 +94,7 @@ func (s *store) Close() {
 // Name returns a new random name for a contender or a session.
 func (s *store) Name(string) string { return rand.Text() }
 
-// The function at returns r with the path of its queue. The queue for permits has a separate path, which no lock can have.
+// at(r) returns r with the path of its queue. The queue for permits has a separate path, which no lock can have.
 func at(r queue.Ref) queue.Ref {
 	if r.Permits > 0 {
 		r.Path += permits
@@ -343,8 +343,8 @@ func (s *store) grant(v queue.View, first bool) queue.View {
 	return v
 }
 
-// The method now returns the value for At, by which views are ordered. For a view from an answer, it is called when the answer has arrived.
-// For a view from a read of the queue, it is called before the read is sent.
+// store.now returns the value for At, by which views are ordered. For a view from an answer, it is called when the answer has arrived. For
+// a view from a read of the queue, it is called before the read is sent.
 func (s *store) now() int64 { return int64(s.tier.Now()) }
 
 // keep waits for the turn, and calls do, which may use the keeper until it returns. If do returns an error, keep closes the keeper, except
