@@ -87,7 +87,7 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	c.want(t, "ls /rw", 0, `/rw/report +2 .*tierlock read .* billing and 1 more`)
 	c.want(t, "who /rw/report", 0, `0 +holds +tierlock read .* billing`, `1 +holds +curator read .*10.0.0.1`)
 	p := start(t, c.server.Addr(), "watch", "/rw", "-every", "100ms")
-	p.Prints(p.Stdout, `/rw/report held by curator read .*, token \d+, nobody waits$`)
+	p.Prints(p.Stdout, `/rw/report held by curator read .*, token \d+, no process waits$`)
 
 	var told struct {
 		Asked []struct{ Kind, Label string }
@@ -99,7 +99,7 @@ func TestReadersOfOthersAreSeenAndAskedForTheLock(t *testing.T) {
 	p.Prints(p.Stdout, `/rw/report revoke requested: tierlock read .* billing was asked to release it$`)
 	data, _, err := conn.Get(curators)
 	need.WantErr(t, "Curator's node", err, nil)
-	need.Equal(t, "what Curator's node says", string(data), "__REVOKE__")
+	need.Equal(t, "the data of Curator's node", string(data), "__REVOKE__")
 	<-hold.RevokeRequested()
 
 	kazoos := need.Get(conn.Create("/rw/kazoo", nil, 0, zk.WorldACL(zk.PermAll)))(t)

@@ -74,7 +74,7 @@ func TestOpenFilesReachTheCommand(t *testing.T) {
 	need.Must(t, fmt.Sprintf("%q, %v", want, err), err == nil && strings.HasPrefix(string(want), "from three "))
 	p := startWith(t, server.Addr(), open, commandtest.Under("", "/files", "sh", "-c", script)...)
 	p.Exits(0)
-	need.Equal(t, "what is in descriptor 3 and how many pipes there are, with and without the lock", p.Stdout.String(), string(want))
+	need.Equal(t, "the content of descriptor 3 and the number of pipes, with and without the lock", p.Stdout.String(), string(want))
 }
 
 // The run keeps the lock until everything that the command has started has ended, also processes in other sessions.

@@ -74,7 +74,7 @@ func TestCommandIsTheRunnersOwn(t *testing.T) {
 	p := commandtest.StartWith(t, []string{"TIERLOCK_STORE=zk://" + addr}, func(cmd *exec.Cmd) { cmd.Stdin = strings.NewReader("a line") },
 		commandtest.Under("", "/own", os.Args[0], "copy")...)
 	p.Exits(0)
-	need.Equal(t, "what the command copied", p.Stdout.String(), "a line")
+	need.Equal(t, "the text that the command copied", p.Stdout.String(), "a line")
 	p.Prints(p.Stderr, `^/own under \d+$`)
 	stage := commandtest.NewStage(t)
 	for _, status := range []int{0, 7, 255, 0xC0000005} {
@@ -197,7 +197,7 @@ func TestKilledRunnerLeavesNothing(t *testing.T) {
 	})
 }
 
-// The function on calls do with a handle of a process.
+// on(t, pid, do) calls do with a handle of a process.
 func on(t *testing.T, pid int, do func(process syscall.Handle, status uint32) error) {
 	t.Helper()
 	const terminateAndSuspend = 0x1 | 0x800

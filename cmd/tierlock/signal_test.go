@@ -79,7 +79,7 @@ func TestDispositionsAreThoseOfTheRunner(t *testing.T) {
 	}
 	p := start(t, startServer(t).Addr(), commandtest.Under("", "/dispositions", "sh", "-c", script)...)
 	p.Exits(0)
-	need.Equal(t, "what the command has, with and without the lock", p.Stdout.String(), string(want))
+	need.Equal(t, "signals of the command, with and without the lock", p.Stdout.String(), string(want))
 }
 
 // Signals that are ignored at the start stay ignored, as nohup requires.

@@ -16,7 +16,7 @@ func TestStoresAreToldByTheirSchemes(t *testing.T) {
 		`mysql://app@db/app, redis://redis1:6379/0, agent:///run/tierlock.sock\n$`
 	commandtest.Want(t, []string{"TIERLOCK_STORE="}, "ls", 64, "give -store URL or set TIERLOCK_STORE: "+forms)
 	commandtest.Want(t, []string{"TIERLOCK_STORE=127.0.0.1:2181"}, "ls", 64, "TIERLOCK_STORE has no scheme; want "+forms)
-	commandtest.Want(t, nil, "ls -store consul://127.0.0.1:1", 64, `-store has the scheme "consul", which is no store's; want `+forms)
+	commandtest.Want(t, nil, "ls -store consul://127.0.0.1:1", 64, `-store has the scheme "consul", which belongs to no store; want `+forms)
 	for scheme, name := range map[string]string{
 		"zk": "ZooKeeper", "etcd": "etcd", "postgres": "PostgreSQL", "postgresql": "PostgreSQL",
 		"mysql": "MySQL", "redis": "Redis", "rediss": "Redis",

@@ -62,7 +62,7 @@ func (a *Address) find(stores []*Store) (*Store, error) {
 		}
 		return s, a.mask(s.Check(a))
 	}
-	return nil, fmt.Errorf("%s has the scheme %q, which is no store's; want %s", source, scheme, forms(stores))
+	return nil, fmt.Errorf("%s has the scheme %q, which belongs to no store; want %s", source, scheme, forms(stores))
 }
 
 // split parses the part of the URL after the scheme. It keeps the secrets for [Address.mask].

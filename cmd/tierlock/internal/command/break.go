@@ -179,7 +179,7 @@ func (o *breakOptions) report(ctx context.Context, desk Desk, in *invocation, pa
 func waiters(n int) string {
 	switch n {
 	case 0:
-		return "nobody waits"
+		return "no process waits"
 	case 1:
 		return "1 process waits"
 	}

@@ -15,7 +15,7 @@ type RegistryDesk struct {
 }
 
 // Revoke sends the request through the registry, which does not return the holders. Revoke therefore reads the queue before and after. It
-// returns the holders that have a request afterwards, and those that have left in the meantime.
+// returns the holders that have a request afterwards, and the holders that have left in the meantime.
 func (d RegistryDesk) Revoke(ctx context.Context, path string) ([]inspect.Contender, error) {
 	before, err := d.Look(ctx, path)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// These are the exit statuses. They are those of sysexits.h if it has a suitable one. The status of the command is passed through.
+// These are the exit statuses. They come from sysexits.h where it has a suitable one. The status of the command is passed through.
 const (
 	exitOK          = 0
 	exitNo          = 1   // doctor found something; break deleted nothing; revoke found no holder

@@ -31,7 +31,7 @@ type keeper struct {
 	resting  int                     // how many messages "rest" the front has not answered yet
 }
 
-// The method alone is called when the front, the process that the shell has started, has died. It ends the schedule, and returns the error.
+// keeper.alone is called when the front, the process that the shell has started, has died. It ends the schedule, and returns the error.
 func (k *keeper) alone() error {
 	err := fail(exitInternal, "tierlock run is gone")
 	if k.endSlots != nil {

@@ -97,7 +97,7 @@ func writeLocks(w io.Writer, list *inspect.Listing) error {
 	return t.end()
 }
 
-// The function more returns a text with the number of holders besides the first one; n is the number of all holders.
+// more(n) returns a text with the number of holders besides the first one; n is the number of all holders.
 func more(n int) string {
 	if n <= 1 {
 		return ""

@@ -95,7 +95,7 @@ func (in *invocation) flags(sub *subcommand) flagSet {
 func (in *invocation) toConnect(flags *flag.FlagSet) {
 	in.address.flags(flags)
 	duration(flags, &in.timeout, "connect-timeout", "`time` after which to give up connecting (default 10s)", true)
-	flags.Func("o", "`form` of what is printed: text or json (default text)", func(form string) error {
+	flags.Func("o", "`form` of the output: text or json (default text)", func(form string) error {
 		if form != "text" && form != "json" {
 			return errors.New("want text or json")
 		}

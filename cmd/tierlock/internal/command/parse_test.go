@@ -44,7 +44,7 @@ func TestWrongCommandLines(t *testing.T) {
 		{"run -q /x -- true", "not defined: -q; tierlock help run lists the flags"},
 		{"ls", "no store; give -store URL or set TIERLOCK_STORE: plain://host:1, odd://host:2"},
 		{"-store host:1 ls", "-store has no scheme; want plain://host:1, odd://host:2"},
-		{"ls -store http://host:1", `-store has the scheme "http", which is no store's; want plain://host:1, odd://host:2`},
+		{"ls -store http://host:1", `-store has the scheme "http", which belongs to no store; want plain://host:1, odd://host:2`},
 		{"ls -store plain://nowhere", "nowhere"},
 		{"ls -store odd://host -tls-ca x", "the -tls flags are not for Odd; it has its own"},
 		{"-o xml run /x -- true", "want text or json"},
@@ -56,7 +56,7 @@ func TestWrongCommandLines(t *testing.T) {
 		if text := err.String(); !strings.HasPrefix(text, "tierlock: ") || !strings.Contains(text, c.want) || strings.Count(text, "\n") != 1 {
 			t.Errorf("tierlock %s: says %q, want a line with %q", c.line, text, c.want)
 		}
-		need.Equal(t, "what tierlock "+c.line+" prints", out.String(), "")
+		need.Equal(t, "the output of tierlock "+c.line, out.String(), "")
 	}
 }
 
@@ -71,7 +71,7 @@ func TestHelp(t *testing.T) {
 	all := ask("help")
 	need.Has(t, "help", all, "a distributed lock,", "usage: tierlock [flags]", "-store URL",
 		"Plain: plain://host:1\n    PLAIN  is not used", "odd://host:2", "tierlock help SUBCOMMAND")
-	need.Has(t, "help who, with what is the store's", ask("help who"), "\nOn Plain, plain, and nothing else.\n")
+	need.Has(t, "help who, with the text of the store", ask("help who"), "\nOn Plain, plain, and nothing else.\n")
 	for _, line := range []string{"-h", "--help"} {
 		need.Equal(t, "tierlock "+line+", beside tierlock help", ask(line), all)
 	}

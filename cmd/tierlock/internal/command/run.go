@@ -52,27 +52,26 @@ waits for the process group. It does not wait for processes that another program
 readers:  Commands with -s run together. A command with -s and a command without -s exclude each
 other. A command with -s also excludes a program's Mutex and the writers of its RWMutex.
 
-permits:  With -permits N, all that run at PATH together hold at most N permits, each of them -weight K
-or one. Use the same N everywhere; a number that is stored at PATH counts instead of N (tierlock
-permits). Permits of one command are acquired, lost and released together. Permits cannot be revoked,
-and TIERLOCK_TOKEN is no fencing token, because several commands hold permits at a time. A lock at the
-same PATH is independent of its permits.
+permits:  With -permits N, all commands at PATH together hold at most N permits. A command holds one
+permit, or K with -weight K. Use the same N everywhere. If tierlock permits has stored a number at PATH,
+this number replaces N. Permits of one command are acquired, lost and released together. Permits cannot
+be revoked, and TIERLOCK_TOKEN is not a fencing token, because several commands hold permits at a time.
+A lock at the same PATH is independent of the permits.
 
 slots:  With -every or -cron, tierlock keeps running, and runs the command once per slot. Start the
 same line on several machines. The process that gets the lock keeps it and runs the slots. The others
-wait to take over. All machines have the same slots of -every: with 1h a slot is each full hour in
-UTC, with 24h each midnight in UTC, with 168h each Monday at midnight in UTC. -cron takes five fields,
-or a word such as @daily. Its times are in UTC, or in the time zone of
-'CRON_TZ=Europe/Berlin 0 3 * * *'. The command also gets TIERLOCK_SLOT, the time of the slot in UTC, and TIERLOCK_ATTEMPT, which is 1
-in the first run of a slot. If a command fails, tierlock reports it, and waits for the next slot. If a
-command was killed, because the lock was lost or its machine crashed, it does not run again for the
-same slot, unless all processes have -after-crash retry. If several slots were missed, only the newest
-one runs; -catch-up changes this number. A ledger beside the lock records which slots have run.
-Therefore do not use PATH for anything else. TERM, INT and HUP end the schedule: a running command
-gets the signal, and tierlock waits until the command has ended. Other signals have no effect between
-slots. tierlock revoke moves the lock to the next process between two slots; with -revocable, it also
-ends a running command. Let a service manager start tierlock again if it is killed (systemd:
-Restart=always).
+wait to take over. All machines have the same slots of -every: with 1h a slot is each full hour in UTC,
+with 24h each midnight in UTC, with 168h each Monday at midnight in UTC. -cron takes five fields, or a
+word such as @daily. Its times are in UTC, or in the time zone of 'CRON_TZ=Europe/Berlin 0 3 * * *'.
+The command also gets TIERLOCK_SLOT, the time of the slot in UTC, and TIERLOCK_ATTEMPT, 1 for the first
+run of a slot. If a command fails, tierlock reports it, and waits for the next slot. If a command was
+killed, because the lock was lost or its machine crashed, it does not run again for the same slot,
+unless all processes have -after-crash retry. If several slots were missed, only the newest one runs;
+-catch-up changes this number. A ledger beside the lock records which slots have run. Therefore do not
+use PATH for anything else. TERM, INT and HUP end the schedule: a running command gets the signal, and
+tierlock waits until the command has ended. Other signals have no effect between slots. tierlock revoke
+moves the lock to the next process between two slots; with -revocable, it also ends a running command.
+Let a service manager start tierlock again if it is killed (systemd: Restart=always).
 
 signals:  TERM, INT, HUP, QUIT, USR1, USR2, WINCH, TSTP and CONT go to the command's process
 group. Before the command has started, the first six of these signals end tierlock, and its queue entry
@@ -104,7 +103,7 @@ command has started. In place of TERM, the command gets Ctrl-Break, which does n
 without the console. Windows has no other signals, and does not suspend processes.
 
 exit status:
-  that of the command; 128+N if signal N ended it, or ended tierlock while it waited
+  the status of the command; 128+N if signal N ended the command, or ended tierlock while it waited
   0   with -every or -cron, after TERM, INT or HUP
   64  the command line is wrong: -grace too long for the session, -weight more than the permits of PATH
   69  no server can be reached
@@ -129,7 +128,7 @@ func keepSubcommand() *subcommand {
 	o := newRunOptions()
 	flags := func(flags *flag.FlagSet) {
 		o.flags(flags)
-		flags.StringVar(&o.line, "line", o.line, "`descriptors` of two pipes to tierlock run")
+		flags.StringVar(&o.line, "line", o.line, "the `numbers` of the descriptors of two pipes that connect this process to tierlock run")
 	}
 	return &subcommand{name: "keep", usage: runUsage, help: "Is started by tierlock run.\n", hidden: true, flags: flags, run: o.keep}
 }
@@ -232,7 +231,7 @@ func cannotRun(err error) error {
 // maxGrace returns the longest grace for a margin. The rest of the margin is the time for KILL to take effect on a busy machine.
 func maxGrace(margin time.Duration) time.Duration { return margin * 3 / 4 }
 
-// The method within returns the grace for a margin. If the requested grace is too long, within returns an error.
+// runOptions.within returns the grace for a margin. If the requested grace is too long, within returns an error.
 func (o *runOptions) within(margin time.Duration) (time.Duration, error) {
 	switch limit := maxGrace(margin); {
 	case o.grace < 0:

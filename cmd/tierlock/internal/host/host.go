@@ -36,7 +36,7 @@ const about = `    The socket of "tierlock agent" on this host. The permissions 
 
 // The map notes has the parts of the help about the agent.
 var notes = map[string]string{
-	"run":    `-session has no effect: the lease is that of the agent.`,
+	"run":    `-session has no effect: the agent sets the lease.`,
 	"ls":     `it lists the locks that processes of this host hold or wait for.`,
 	"who":    `processes of this host appear in place of the agent. Another host is one entry, the agent of that host.`,
 	"break":  `the user has to be root or the user of the agent.`,

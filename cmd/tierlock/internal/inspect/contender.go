@@ -34,7 +34,7 @@ type Contender struct {
 	State    State  `json:"state"`
 	Ahead    int    `json:"ahead"`               // the number of contenders ahead for which it waits
 	Behind   string `json:"waits_for,omitempty"` // the nearest contender for which it waits
-	// The number of contenders ahead for which it waits only if its library is configured so.
+	// The number of contenders ahead for which it waits only if its library is configured to wait for them.
 	Perhaps   int       `json:"perhaps_ahead,omitempty"`
 	Beside    int       `json:"beside,omitempty"`  // the number of readers ahead, if it is a reader as well
 	Ignored   int       `json:"ignores,omitempty"` // the number of other contenders ahead for which it does not wait
@@ -90,7 +90,7 @@ func (c *Contender) explain() string {
 	case InGracePeriod:
 		return who + "; is first, and does not have the lock yet"
 	case Perhaps:
-		return fmt.Sprintf("%s; waits for %d ahead of it if configured so, and otherwise holds the lock", who, c.Perhaps)
+		return fmt.Sprintf("%s; holds the lock, unless its library is configured to wait for the %d ahead of it", who, c.Perhaps)
 	}
 	switch {
 	case c.Ignored > 0:

@@ -1,5 +1,6 @@
-// Package inspect defines what an operator can see of the locks of any store: the holders, the waiters, and for whom each waits. It also
-// finds changes since the last read, and possible problems. It only reads. The result of reading a queue is not a snapshot of one instant.
+// Package inspect defines what an operator can see of the locks of any store: the holders, the waiters, and the contenders for which each
+// waits. It also finds changes since the last read, and possible problems. It only reads. The result of reading a queue is not a snapshot
+// of one instant.
 package inspect
 
 import (

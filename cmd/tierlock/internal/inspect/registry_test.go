@@ -36,8 +36,8 @@ func bubble(t *testing.T, f func(t *testing.T, server *memory.Server, process fu
 	})
 }
 
-// The contenders of a registry show for whom each waits. A reader waits for the contenders ahead that do not read. Any other contender
-// waits for all contenders ahead.
+// The contenders of a registry show for which contenders each one waits. A reader waits for the contenders ahead that do not read. Any
+// other contender waits for all contenders ahead.
 func TestARegistryTellsWhoWaitsForWhom(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *memory.Server, process func(string) *tier.Registry) {
 		for _, label := range []string{"reader a", "reader b"} {

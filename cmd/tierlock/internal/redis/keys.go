@@ -84,7 +84,7 @@ func pathOf(queue string) string {
 	return path
 }
 
-// The function within reports whether a path is equal to another path or below it. It knows the usual separators in Redis keys. All paths
+// within(path, below) reports whether a path is equal to another path or below it. It knows the usual separators in Redis keys. All paths
 // are below /.
 func within(path, below string) bool {
 	rest, found := strings.CutPrefix(path, below)

@@ -140,7 +140,7 @@ func TestListFindsLocksAndSaysWhenItStops(t *testing.T) {
 		need.That(t, fmt.Sprintf("of a lock itself: %+v", l), len(l.Locks) == 1 && l.Locks[0].Queue == 2)
 		l = list("/none", 10, false)
 		need.That(t, fmt.Sprintf("of nothing: %+v", l), len(l.Locks) == 0 && l.Complete)
-		need.WantErr(t, "List of what may not be read", need.ErrOf(s.reader().List(t.Context(), "/secret", 10, false)), zk.ErrNoAuth)
+		need.WantErr(t, "List of a path that may not be read", need.ErrOf(s.reader().List(t.Context(), "/secret", 10, false)), zk.ErrNoAuth)
 	})
 }
 

@@ -58,7 +58,7 @@ func (s sort) curatorRead() bool {
 	return s.kind == zkqueue.KindRead || s.kind == kindTierlockRead
 }
 
-// The method reads reports whether contenders of this sort share the lock with readers.
+// sort.reads reports whether contenders of this sort share the lock with readers.
 func (s sort) reads() bool { return s.curatorRead() || s.kazooRead() }
 
 // A verdict says whether a contender waits for another contender ahead of it.

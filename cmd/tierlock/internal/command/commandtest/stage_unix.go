@@ -46,7 +46,7 @@ func occupy(room string) bool {
 	return !errors.Is(syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK)
 }
 
-// The function apart makes a process start in a separate session.
+// apart() makes a process start in a separate session.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // ChildOf returns the last child of a process. It returns 0 if the process has none.

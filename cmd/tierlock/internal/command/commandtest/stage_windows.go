@@ -35,7 +35,7 @@ func occupy(room string) bool {
 	return !errors.Is(err, syscall.ERROR_ALREADY_EXISTS)
 }
 
-// The function apart makes a process start without the console, in a separate process group.
+// apart() makes a process start without the console, in a separate process group.
 func apart() *syscall.SysProcAttr {
 	const detached = 0x8
 	return &syscall.SysProcAttr{CreationFlags: detached | syscall.CREATE_NEW_PROCESS_GROUP}

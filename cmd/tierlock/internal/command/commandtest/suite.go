@@ -149,7 +149,7 @@ type seen struct {
 	Waits string `json:"waits_for"`
 }
 
-// The method who returns the queue of a lock, as the subcommand who prints it.
+// Site.who returns the queue of a lock, as the subcommand who prints it.
 func (s Site) who(t *testing.T, path string) []seen {
 	t.Helper()
 	var queue struct{ Contenders []seen }
@@ -235,7 +235,7 @@ func readersTogether(t *testing.T, s Site) {
 	childtest.Eventually(t, "a contender", func() bool { return len(s.who(t, "/data")) == 3 })
 	queue := s.who(t, "/data")
 	if queue[0].State != "holds" || queue[1].State != "holds" || queue[1].Kind != "tierlock-read" || queue[2].State != "waits" {
-		t.Errorf("the queue is %+v, want two that read, and one that waits", queue)
+		t.Errorf("the queue is %+v, want two readers and a waiter", queue)
 	}
 	p = s.start(t, Under("-s -n", "/data", stage.Command()...)...)
 	p.Exits(75)
@@ -403,7 +403,7 @@ func changesAreSeen(t *testing.T, s Site) {
 	p := s.start(t, "watch", "/changes/report", "-every", "100ms")
 	p.Says("no lock at /changes/report or below it is held or has waiters yet\n")
 	hold := s.acquire(t, "/changes/report", "billing")
-	p.Prints(p.Stdout, fmt.Sprintf(`^\S+Z /changes/report held by tierlock .* billing, token %d, nobody waits$`, hold.Token()))
+	p.Prints(p.Stdout, fmt.Sprintf(`^\S+Z /changes/report held by tierlock .* billing, token %d, no process waits$`, hold.Token()))
 	stage := NewStage(t)
 	waiter := s.start(t, Under("", "/changes/report", stage.Command()...)...)
 	p.Prints(p.Stdout, `^\S+Z /changes/report queued: tierlock .* run \S+, #1$`)

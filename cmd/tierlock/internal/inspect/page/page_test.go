@@ -142,7 +142,7 @@ func TestTheAlbumIsBounded(t *testing.T) {
 	a.add(inspect.Sight{At: last})
 	need.Between(t, "locks that are remembered, held a moment ago", len(a.locks), 1, maxLocks)
 	a.add(inspect.Sight{At: last.Add(window), Trouble: "no answer"})
-	need.That(t, "what was seen is forgotten although there is nothing newer", len(a.locks) != 0)
+	need.That(t, "old locks are forgotten although there is no newer sight", len(a.locks) != 0)
 	a.add(inspect.Sight{At: last.Add(window + time.Second)})
 	need.Equal(t, "locks are remembered that are long gone", len(a.locks), 0)
 }
@@ -199,8 +199,8 @@ func TestBarsBeginWhenTheHoldBegan(t *testing.T) {
 	}{
 		{"at the first look", 0, []time.Duration{time.Hour, time.Minute}, time.Hour, true, 1, -3600},
 		{"later", time.Second, []time.Duration{time.Hour + time.Second, time.Minute + time.Second}, time.Hour + time.Second, true, 1, -3600},
-		{"one that waited", 10 * time.Second, []time.Duration{time.Minute + 10*time.Second}, 0, false, 2, 10},
-		{"one that came between two looks", 20 * time.Second, []time.Duration{3 * time.Second}, 3 * time.Second, false, 3, 17},
+		{"a contender that waited", 10 * time.Second, []time.Duration{time.Minute + 10*time.Second}, 0, false, 2, 10},
+		{"a contender that came between two looks", 20 * time.Second, []time.Duration{3 * time.Second}, 3 * time.Second, false, 3, 17},
 		{"by a clock that is ahead", 30 * time.Second, []time.Duration{time.Minute}, 10 * time.Second, false, 4, 20},
 	} {
 		l := look(c.after, c.ages...)
@@ -324,7 +324,7 @@ func TestTheBrowserShowsHolderAndWaitersAndAllTextFits(t *testing.T) {
 					regexp.MustCompile(`data-\w+="[^"]*"`).FindAllString(dom, -1))
 			}
 		}
-		need.Equal(t, "texts that say whom a contender waits for, in a row of 12", strings.Count(dom, "waits for "), 1)
+		need.Equal(t, "contenders with a text that names the contender they wait for, in a row of 12", strings.Count(dom, "waits for "), 1)
 		need.That(t, "a label has become markup", !strings.Contains(dom, "<img"))
 		need.That(t, "a label turns text around", !strings.Contains(dom, "\u202e"))
 	}

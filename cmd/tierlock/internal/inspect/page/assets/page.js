@@ -45,7 +45,7 @@ function holders(lock, colour) {
   return list;
 }
 
-function vacant(lock) { return lock.waiting ? "granted to nobody yet" : "free"; }
+function vacant(lock) { return lock.waiting ? "not granted yet" : "free"; }
 
 // Returns the holders of a lock that is not open, in one line.
 function brief(lock, colour) {
@@ -160,7 +160,7 @@ function status(text, bad) {
 
 function show(state) {
   if (state.trouble) {
-    status("No answer from the servers; what is shown is old. " + state.trouble, true);
+    status("No answer from the servers; this page shows old data. " + state.trouble, true);
   } else {
     status("Live, at " + new Date(state.at).toLocaleTimeString() + (state.grants && "; " + state.grants), state.grants !== "");
   }
@@ -173,7 +173,7 @@ function show(state) {
   const colour = colours(state), locks = state.locks.filter(wanted);
   const cards = locks.map((l) => card(l, state, colour, opened.get(l.path) ?? locks.length <= maxOpen));
   if (!cards.length) cards.push(element("p", "empty", state.locks.length ? "No lock has this text in its path or in the name of a process." :
-    "Nobody holds a lock here, and nobody waits for one."));
+    "No process holds a lock here or waits for one."));
   const focused = document.activeElement.dataset.path;
   document.getElementById("locks").replaceChildren(...cards);
   if (focused !== undefined) cards.find((c) => c.firstChild.dataset?.path === focused)?.firstChild.focus({ preventScroll: true });
@@ -202,7 +202,7 @@ async function follow() {
       pause = Math.max(250, latest.every);
       show(latest);
     } catch (e) {
-      status("tierlock watch does not answer any more; what is shown is old.", true);
+      status("tierlock watch does not answer any more; this page shows old data.", true);
     }
   }
 }
