@@ -35,7 +35,7 @@ func leads(t *testing.T, leader *gocronlock.Elector, others ...*gocronlock.Elect
 	synctest.Wait()
 	locktest.WantErr(t, "the leader", leader.IsLeader(t.Context()), nil)
 	for _, other := range others {
-		locktest.WantErr(t, "one that does not lead", other.IsLeader(t.Context()), election.ErrNotLeader)
+		locktest.WantErr(t, "an elector that does not lead", other.IsLeader(t.Context()), election.ErrNotLeader)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestAtLeastKeepsTheLeadAfterTheLastRun(t *testing.T) {
 		need.That(t, "a run could begin while the elector is closed", one.IsLeader(t.Context()) != nil)
 		time.Sleep(time.Second/2 + time.Second/8)
 		need.That(t, "another one leads before the time is over", other.IsLeader(t.Context()) != nil)
-		need.Between(t, "Close, with what was left of a second, took", (<-closed).Sub(began), 3*time.Second/4, time.Second)
+		need.Between(t, "Close, which waits for the rest of a second, took", (<-closed).Sub(began), 3*time.Second/4, time.Second)
 		leads(t, other, one)
 	})
 }

@@ -18,10 +18,10 @@ func TestPathBelongsToTheFirstPatternThatItMatches(t *testing.T) {
 		"/jobs/nightly": "/jobs/nightly", "/jobs/hourly": "/jobs/*", "/customers/7/invoice": "/customers/*/invoice",
 		"/jobs/a/b": patterns.Other, "/customers/7": patterns.Other, "": patterns.Other,
 	} {
-		need.Equal(t, "what "+lock+" is told as", p.Of(lock), want)
+		need.Equal(t, "the label of "+lock, p.Of(lock), want)
 	}
 	need.List(t, "all", p.All(), "/customers/*/invoice", "/jobs/*", "/jobs/nightly", patterns.Other)
-	need.Equal(t, "what /a is told as, without patterns", patterns.Patterns(nil).Of("/a"), patterns.Other)
+	need.Equal(t, "the label of /a, without patterns", patterns.Patterns(nil).Of("/a"), patterns.Other)
 }
 
 func TestMalformedPatternIsRefused(t *testing.T) {
