@@ -52,6 +52,6 @@ func TestBrokenLockDoesNotSurviveChaos(t *testing.T) {
 	need.Equal(t, "the history of a lock that lets everybody in", r.Chaos.History, "Illegal")
 	need.That(t, fmt.Sprintf("%+v", r), r.Overlaps != 0 && r.LostUpdates != 0 && r.TokenRegressions != 0)
 	drawing, err := os.ReadFile(r.Chaos.Drawing)
-	need.That(t, fmt.Sprintf("drawn in %q: %v, want a page beside what the workers saw, with the operations", r.Chaos.Drawing, err),
+	need.That(t, fmt.Sprintf("drawn in %q: %v, want a page with the operations, next to the records of the workers", r.Chaos.Drawing, err),
 		err == nil && strings.HasPrefix(r.Chaos.Drawing, os.TempDir()) && strings.Contains(string(drawing), "acquire: process "))
 }

@@ -68,7 +68,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 	flags.StringVar(&c.Bench, "bench", "", "measure all that tierlock is held against, with -duration 1.4s each by default, and write it "+
 		"to the documents in `dir`")
 	flags.BoolVar(&c.Chaos, "chaos", false, "kill and stop workers and servers, and cut connections, for the whole duration")
-	flags.StringVar(&c.Trace, "trace", "", "for -chaos: keep in `dir` what has passed between the workers and the store")
+	flags.StringVar(&c.Trace, "trace", "", "for -chaos: keep the messages between the workers and the store in `dir`")
 	flags.IntVar(&c.Ensemble, "ensemble", 1, "private servers")
 	flags.Func("handoff", "hand-off budget, a `duration` above 0 (default: the library's; under -chaos a mix)", func(s string) error {
 		err := optional(&c.HandOff)(s)
@@ -81,7 +81,7 @@ func parseFlags(args []string, stderr io.Writer) (command, error) {
 		c.HandOff = new(time.Duration)
 		return nil
 	})
-	flags.Func("linger", "`duration` to keep a lock that nobody waits for (default: the library's; under -chaos a mix)", optional(&c.Linger))
+	flags.Func("linger", "`duration` to keep an idle lock (default: the library's; under -chaos a mix)", optional(&c.Linger))
 	if err := flags.Parse(args); err != nil {
 		return c, err
 	}

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(withServers(m))
 }
 
-// withServers runs the tests. If one fails, the files of the workers stay. If all pass, the files are removed, also those that are evidence
+// withServers runs the tests. If one fails, the files of the workers stay. If all pass, the files are removed, also files with evidence
 // against a broken lock.
 func withServers(m *testing.M) (code int) {
 	dir, err := os.MkdirTemp("", "stress-") // the name is short, because addresses of unix sockets begin with it, too
@@ -90,7 +90,7 @@ func TestMissingServerExitsWith69(t *testing.T) {
 	} {
 		code, _, stderr := runWith("-store", store)
 		need.Equal(t, "the exit where there is no "+store, code, exitNoServer)
-		need.Has(t, "what is said where there is no "+store, stderr, append(help, nowhere)...)
+		need.Has(t, "the message where there is no "+store, stderr, append(help, nowhere)...)
 	}
 	start := time.Now()
 	if code, _, stderr := runWith("-zk", "127.0.0.1:1"); code != exitNoServer {

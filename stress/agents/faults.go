@@ -21,7 +21,7 @@ type faults struct {
 
 	mu     sync.Mutex // guards the fields below
 	found  judge.Faults
-	broken []string // what is wrong about the agents
+	broken []string // faults of the agents
 }
 
 func newFaults(stderr io.Writer) *faults {

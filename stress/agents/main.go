@@ -6,7 +6,7 @@
 // of stress -chaos, and it trusts neither the agents nor the store. It requires:
 //
 //   - Holds that are known to be valid never overlap, on one host or on two. Each section takes a file lock of the kernel. If that lock is
-//     not free at once, a late holder has to explain it.
+//     not free at once, a late holder must still be in its section.
 //   - The first check of a late holder finds the loss, by the clock of the client.
 //   - Tokens never go back, and only clients of one agent have the same token. A register that checks tokens loses no update, although
 //     half of the late holders write without a check.

@@ -9,7 +9,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/report"
 )
 
-// verdict is what the judge has found in the records of the clients, and what is wrong about the agents.
+// verdict has the findings of the judge in the records of the clients, and the faults of the agents.
 type verdict struct {
 	*report.Result
 	Other []string

@@ -14,7 +14,7 @@ import (
 type row struct {
 	stage    string
 	took     time.Duration
-	turns    float64 // number of turns that ended in the stage
+	turns    float64 // number of turns that ended in the stage; a turn is an acquisition and its release
 	expected figures
 	counted  figures
 }
@@ -138,7 +138,7 @@ func (f *fleet) tell(peers []*peer, word string) error {
 	return nil
 }
 
-// The method first lets processes acquire locks on new paths, one process after the other, and waits until their nodes are watched.
+// fleet.first lets processes acquire locks on new paths, one process after the other, and waits until their nodes are watched.
 func (f *fleet) first(ctx context.Context, peers []*peer) error {
 	for _, p := range peers {
 		if _, err := p.order("queue"); err != nil {
@@ -164,8 +164,7 @@ func (f *fleet) settle(ctx context.Context) error {
 	return settle(ctx, f.addr, &f.asked)
 }
 
-// The method others lets processes queue one after the other. If all queued at once, the server would be so busy that heartbeats would be
-// late.
+// fleet.others lets processes queue one after the other. If all queued at once, the server would be so busy that heartbeats would be late.
 func (f *fleet) others(ctx context.Context, peers []*peer) error {
 	now, err := ask(f.addr, &f.asked)
 	for want := now.Znodes; err == nil && len(peers) > 0; peers = peers[1:] {

@@ -24,7 +24,7 @@ type task struct {
 
 // answer is what a member prints after each order. It prints one more at the beginning, when it is connected.
 type answer struct {
-	Turns int64 // number of turns that have ended
+	Turns int64 // number of acquisitions whose hold was released
 	Held  int64 // number of locks that the member holds
 	Error string
 }

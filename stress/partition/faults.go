@@ -73,7 +73,7 @@ func stutter(ctx context.Context, l *lab, victim int, random *rand.Rand) (string
 		step{drop: around})
 }
 
-// turn stalls only what is sent to the follower. After that, it lets this direction work and drops the other one.
+// turn stalls only the messages to the follower. After that, it lets this direction work and drops the other one.
 func turn(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {
 	stall := between(random, tick/2, syncLimit*tick-tick/4)
 	choice := fmt.Sprintf("stall %.3f s of what goes to the follower, then of what comes from it", stall.Seconds())
@@ -83,7 +83,7 @@ func turn(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, e
 		step{drop: awayFrom})
 }
 
-// overtake stalls what is sent to the follower. Then it pauses the follower, whose kernel receives what the leader sends again. After the
+// overtake stalls the messages to the follower. Then it pauses the follower, whose kernel receives what the leader sends again. After the
 // pause, the follower answers its clients, but the leader receives nothing from it. A lease that counted from the newest answered write
 // would then be too long.
 func overtake(ctx context.Context, l *lab, victim int, random *rand.Rand) (string, error) {

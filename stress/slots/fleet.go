@@ -42,8 +42,8 @@ type member struct {
 	exit    error
 }
 
-// The method run starts a server and the processes, kills and stops the processes, and judges what has run. If there are violations, the
-// log is kept.
+// The method run starts a server and the processes, kills and stops the processes, and judges the runs. If there are violations, the log is
+// kept.
 func (p plan) run(ctx context.Context, stderr io.Writer) (v verdict, err error) {
 	cluster, err := p.Store.Start(ctx, store.Shape{Members: 1, Hasty: true})
 	if err != nil {
@@ -68,7 +68,7 @@ func (p plan) run(ctx context.Context, stderr io.Writer) (v verdict, err error) 
 		<-m.gone
 	}
 	if err == nil && len(f.verdict.Violations) > 0 {
-		fmt.Fprintln(stderr, "slots: what has run is kept in", f.task.Log)
+		fmt.Fprintln(stderr, "slots: the log of the runs is kept in", f.task.Log)
 		return f.verdict, nil
 	}
 	return f.verdict, errors.Join(err, os.RemoveAll(dir))

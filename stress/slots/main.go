@@ -1,4 +1,4 @@
-// Slots runs the slots of one job in real processes, kills and stops these processes, and judges what has run.
+// Slots runs the slots of one job in real processes, kills and stops these processes, and judges the runs.
 //
 // Three processes run package slots on one store, with a slot each second. Their clocks differ by up to five seconds. Every five seconds a
 // process is killed with SIGKILL, and a new one takes its place. At every third of these times, the process that runs the slots is also

@@ -61,7 +61,7 @@ func TestClockOfAProcessIsAhead(t *testing.T) {
 	})
 }
 
-// The method on returns an entry of a slot, whose token is 10 more than the PID.
+// entry.on returns an entry of a slot, whose token is 10 more than the PID.
 func (e entry) on(slot, attempt, pid int, at clock.Instant) entry {
 	e.Time, e.Attempt, e.PID, e.Token, e.At = time.Unix(int64(slot), 0), attempt, pid, int64(10+pid), at
 	return e

@@ -44,8 +44,8 @@ func Has(store string) bool {
 	return ok
 }
 
-// Run makes the measurements that are planned for a store, on a private server. The duration and the seed are those of cfg. Run writes
-// the results to the documents in dir, either all of them or none. It prints to stdout whether the goals are met.
+// Run makes the measurements that are planned for a store, on a private server. cfg has the duration and the seed. Run writes the results
+// to the documents in dir, either all of them or none. It prints to stdout whether the goals are met.
 func Run(ctx context.Context, cfg load.Config, dir string, stdout, stderr io.Writer) error {
 	p := plans[cfg.Store.Name]
 	b, err := p.measure(ctx, cfg, p.works(), rounds, stderr)
@@ -102,7 +102,7 @@ func newBenchmark(works []work) *benchmark {
 
 func (w work) name() string { return w.with(w.locks[0]).Result().Work() }
 
-// The method with returns the configuration of the workload for one lock.
+// work.with returns the configuration of the workload for one lock.
 func (w work) with(c contestant) *load.Config {
 	shape := w.Config
 	shape.Store, shape.Lock, shape.HandOff, shape.Linger, shape.Paths = c.store, c.kind, c.handOff, c.linger, max(1, w.Paths)

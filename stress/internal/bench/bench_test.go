@@ -55,7 +55,7 @@ func TestBenchWritesWhatItMeasured(t *testing.T) {
 	need.Has(t, "the picture", content(t, dir, "bench.svg"), "<svg")
 	var printed strings.Builder
 	need.OK(t, b.print(&printed, p.goals))
-	need.Has(t, "what is printed", printed.String(), little.name())
+	need.Has(t, "the output", printed.String(), little.name())
 }
 
 func TestInterruptedBenchWritesNothing(t *testing.T) {

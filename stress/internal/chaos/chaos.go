@@ -27,8 +27,8 @@ import (
 const recovery = 3 * time.Second
 
 // Run runs the workers of one lock on a cluster and injects faults. Then it lets the workers recover, and checks the result. The seed
-// determines all faults, but not which requests they hit. If ctx ends, there are no more faults, and Run checks what was recorded by
-// then. If the history is illegal, Run draws it in the file drawing. If drawing is "", it draws in a file next to the workers' records.
+// determines all faults, but not which requests they hit. If ctx ends, there are no more faults, and Run checks the records so far. If the
+// history is illegal, Run draws it in the file drawing. If drawing is "", it draws in a file next to the workers' records.
 func Run(ctx context.Context, cfg load.Config, cluster *store.Cluster, drawing string, stderr io.Writer) (*report.Result, error) {
 	random := rand.New(rand.NewPCG(cfg.Seed, 0))
 	cfg.SessionTimeout = cfg.Store.HastyTimeout(random)

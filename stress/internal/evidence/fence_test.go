@@ -96,7 +96,7 @@ func TestReaderBesideAWriterSeesTheWrite(t *testing.T) {
 		f := NewFence(1)
 		was := readShared(t, f.Read, token, 2, Answer{})
 		writeBack(t, f, 5, 2, readBy(t, f, 5, 2))
-		need.That(t, "a reader of what is torn: refused", !readShared(t, f.Check, token, 2, was).Refused)
+		need.That(t, "a reader of a torn register: refused", !readShared(t, f.Check, token, 2, was).Refused)
 		need.Equal(t, fmt.Sprintf("torn reads with token %d", token), f.Total().Torn, 1)
 	}
 }

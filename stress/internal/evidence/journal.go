@@ -37,7 +37,7 @@ type Hold struct {
 	Nested  []Nesting     // acquisitions of the same lock within this hold
 }
 
-// Guarded is what became of a guarded write. All fields are zero if there was none, or if its outcome is unknown.
+// Guarded is the outcome of a guarded write. All fields are zero if there was none, or if its outcome is unknown.
 type Guarded struct {
 	Written, Refused bool
 	Late             int64 // for a write that was made: writes of earlier holders that were committed during the transaction

@@ -51,7 +51,7 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 		e.Judge(r)
 		found := strings.Join(r.Violations(), "; ")
 		need.Equal(t, "whether it passes, because of "+found, r.Verdict == "PASS", test.want == "")
-		need.Has(t, "what is found", found, test.want)
+		need.Has(t, "the findings", found, test.want)
 		need.WantErr(t, "Write", r.Write(io.Discard, false), nil)
 	})
 }

@@ -72,6 +72,6 @@ func TestDrawingNamesTheOperationsAndTheFaultsOfTheirTime(t *testing.T) {
 		"acquire: process 1, hold 701, token 71", "release: process 1, hold 701", "acquire: process 2, hold 711, token 71",
 		"free, after token 71 of process 1", "stop worker", `"ClientId":1`) // each hold has its own row
 	for _, other := range []string{"hold 691", "hold 721", "kill worker"} {
-		need.That(t, "the page has what has nothing to do with it: "+other, !strings.Contains(page.String(), other))
+		need.That(t, "the page has an unrelated operation: "+other, !strings.Contains(page.String(), other))
 	}
 }

@@ -28,7 +28,7 @@ func ours(holds []evidence.Hold) []evidence.Hold {
 }
 
 // The function overlaps counts the holds that began too early. A hold began too early if earlier holds were still known to be valid and
-// left too little room. The holds are those of one path, in the order of Got.
+// left too little room. All holds are of one path, in the order of Got.
 func overlaps(holds []evidence.Hold, room oracle.Room) (n int64) {
 	var inside []evidence.Hold
 	for _, h := range holds {

@@ -17,7 +17,7 @@ func span(process int, token int64, got, until clock.Instant) evidence.Hold {
 	}
 }
 
-// The function late returns a hold that was lost: it was known to be valid until the instant valid, and ended only later.
+// late(…) returns a hold that was lost: it was known to be valid until the instant valid, and ended only later.
 func late(process int, token int64, got, valid, over clock.Instant) evidence.Hold {
 	h := span(process, token, got, over-1)
 	h.Valid, h.Lost = valid, true

@@ -19,9 +19,9 @@ type Config struct {
 	Release    string   // the version of the servers, "" if they do not report it
 	Prefix     string   // the beginning of all paths: "" or "/..."
 	Lock       string   // the name of a kind of lock in Store
-	Reads      float64  // for a reader/writer lock: the share of the turns that read
+	Reads      float64  // for a reader/writer lock: the share of the acquisitions that read
 	Permits    int      // for a semaphore: the number of its permits
-	Weight     int      // for a semaphore: the most permits that a turn takes
+	Weight     int      // for a semaphore: the most permits that an acquisition takes
 	Procs      int
 	Goroutines int // per process
 	Paths      int

@@ -14,9 +14,9 @@ type Task struct {
 // message is one line of a worker's standard output.
 //
 // A worker reads its task from the first line of its standard input, and reports that it is ready. The second line makes it start its work;
-// at the end it reports its tally. A further line stops the work early, after an interrupt. So does the end of the input, which shows that
-// the coordinator has died. The worker keeps its session until its input ends, so that the coordinator can count the nodes that the worker
-// has left behind.
+// at the end it reports its tally. A further line stops the work early, after an interrupt. The end of the input also stops the work: it
+// shows that the coordinator has died. The worker keeps its session until its input ends, so that the coordinator can count the nodes that
+// the worker has left behind.
 type message struct {
 	Ready bool            `json:",omitempty"`
 	Tally *evidence.Tally `json:",omitempty"`

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	reenterEvery  = 8 // one in this many turns acquires the lock a second time, inside the first
+	reenterEvery  = 8 // one in this many holds acquires the lock a second time
 	guardEvery    = 2 // one section in this many is in the transaction of a guarded write, if the store has guarded writes
-	carelessEvery = 2 // in one of this many turns, the holder writes without checking that it still has the lock
+	carelessEvery = 2 // in one of this many holds, the holder writes without checking that it still has the lock
 )
 
 // witness is what a worker needs to record its holds. The holds are judged after a run with faults.

@@ -81,7 +81,7 @@ func (r *Relay) LastRequest() <-chan struct{} {
 	return r.last
 }
 
-// Answer forwards answers again, and first those that were kept back.
+// Answer forwards answers again. It first forwards the answers that were kept back.
 func (r *Relay) Answer() { r.answers.Set() }
 
 // Heal ends all faults.

@@ -46,12 +46,12 @@ func TestTheLastRequestIsAnsweredLateAndNoOtherPasses(t *testing.T) {
 	r.Answer()
 	got := make([]byte, 2)
 	need.OK(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
-	need.Equal(t, "what comes back of the last request", string(got[:need.Get(conn.Read(got))(t)]), "x")
+	need.Equal(t, "the answer to the last request", string(got[:need.Get(conn.Read(got))(t)]), "x")
 	need.OK(t, conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
 	need.WantErr(t, "read after it", need.ErrOf(conn.Read(got)), os.ErrDeadlineExceeded)
 	r.Heal()
 	need.OK(t, conn.SetReadDeadline(time.Now().Add(5*time.Second)))
-	need.Equal(t, "what comes back once healed", string(got[:need.Get(conn.Read(got))(t)]), "y")
+	need.Equal(t, "the answer after healing", string(got[:need.Get(conn.Read(got))(t)]), "y")
 }
 
 func TestFlightsDoNotWaitForOneAnother(t *testing.T) {

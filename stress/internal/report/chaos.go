@@ -15,9 +15,9 @@ type Chaos struct {
 
 	Reentries       int64 `json:"reentries"`
 	StoppedHolders  int64 `json:"stopped_holders"`   // holds whose process was paused and resumed
-	StoppedAndLost  int64 `json:"stopped_and_lost"`  // those of them whose holder found the lock lost
+	StoppedAndLost  int64 `json:"stopped_and_lost"`  // stopped holds whose holder found the lock lost
 	LateErrMissing  int64 `json:"late_err_missing"`  // checks that found no loss although the lease had ended
-	WouldBeOverlaps int64 `json:"would_be_overlaps"` // sections that overlap one of a late holder; the fence has to prevent harm
+	WouldBeOverlaps int64 `json:"would_be_overlaps"` // sections that overlap the section of a late holder; the fence has to prevent harm
 
 	FencedWrites        int64 `json:"fenced_writes"`
 	FencedRefused       int64 `json:"fenced_refused"`
@@ -25,7 +25,7 @@ type Chaos struct {
 
 	GuardedWrites  int64 `json:"guarded_writes,omitempty"`
 	GuardedRefused int64 `json:"guarded_refused,omitempty"`
-	GuardedLate    int64 `json:"guarded_late,omitempty"` // guarded writes that were committed in the turn of another holder
+	GuardedLate    int64 `json:"guarded_late,omitempty"` // guarded writes that were committed while another holder had the lock
 
 	AfterFaults int64  `json:"acquisitions_after_faults"` // acquisitions of the path that had the fewest
 	LongestGap  int64  `json:"longest_gap_ns"`            // the longest time between two acquisitions of a path

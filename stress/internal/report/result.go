@@ -21,13 +21,13 @@ type Result struct {
 	Duration   int64   `json:"duration_ns"` // the actual duration, which an interrupt makes shorter
 	Seed       uint64  `json:"seed"`
 
-	Reads   *float64 `json:"reads,omitempty"`   // for a reader/writer lock: the fraction of the turns that read
+	Reads   *float64 `json:"reads,omitempty"`   // for a reader/writer lock: the fraction of the acquisitions that read
 	Permits int      `json:"permits,omitempty"` // for a semaphore: the number of its permits
-	Weight  int      `json:"weight,omitempty"`  // for a semaphore: the most permits that a turn took
+	Weight  int      `json:"weight,omitempty"`  // for a semaphore: the most permits that an acquisition took
 
 	Acquisitions int64   `json:"acquisitions"`
 	Exchanged    int64   `json:"-"`                 // packets that the workers have counted themselves
-	Late         int64   `json:"late_acquisitions"` // those that returned after the end of the run, because some locks cannot be cancelled
+	Late         int64   `json:"late_acquisitions"` // acquisitions that returned after the run, because some locks cannot be cancelled
 	PerSecond    float64 `json:"per_second"`
 	PerProcess   []int64 `json:"per_process"`
 	Jain         float64 `json:"jain"`

@@ -31,7 +31,7 @@ var Etcd = &Store{
 
 const noEtcd = none("etcd")
 
-// startEtcd starts servers. Their tick is that of production, unless shape is hasty.
+// startEtcd starts servers. They have the usual tick, unless shape is hasty.
 func startEtcd(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := etcdserver.Config{TickTime: 100 * time.Millisecond}
 	if shape.Hasty {

@@ -14,5 +14,5 @@ grpc_server_msg_sent_total{grpc_method="Watch",grpc_service="etcdserverpb.Watch"
 grpc_server_started_total{grpc_method="Txn",grpc_service="etcdserverpb.KV",grpc_type="unary"} 7
 `
 	need.Equal(t, "messages", need.Get(parseMessages(strings.NewReader(metrics)))(t), 1_200_040)
-	need.That(t, "what is not a number is one", need.ErrOf(parseMessages(strings.NewReader("grpc_server_msg_sent_total{} x\n"))) != nil)
+	need.That(t, "a text is taken for a number", need.ErrOf(parseMessages(strings.NewReader("grpc_server_msg_sent_total{} x\n"))) != nil)
 }

@@ -126,8 +126,8 @@ func contendGetLock(db *sql.DB, path string) Contender {
 	}
 }
 
-// The table lock works like the JDBC lock registry of Spring. The process that inserts the row has the lock, and so has a process that
-// replaces a row that has expired. A process that finds the lock taken tries again after 100 ms, which is Spring's default.
+// The table lock works like the JDBC lock registry of Spring. A process gets the lock when it inserts the row, or replaces a row that has
+// expired. A process that finds the lock taken tries again after 100 ms, which is Spring's default.
 const (
 	tableIdle  = 100 * time.Millisecond
 	tableLease = 10 * time.Second
@@ -226,7 +226,7 @@ func (o *mySQLObserver) Orphans() (n int64, err error) {
 		if err := o.db.QueryRowContext(ctx, `SELECT (SELECT COUNT(*) FROM tierlock_contender WHERE path IN (?, ?))
 			+ (SELECT COUNT(*) FROM stress_lock WHERE path = ?) + (IS_USED_LOCK(?) IS NOT NULL)`,
 			path, path+"\npermits", path, path[max(0, len(path)-64):]).Scan(&here); err != nil {
-			return 0, fmt.Errorf("look for what is left: %w", err)
+			return 0, fmt.Errorf("look for leftovers: %w", err)
 		}
 		n += here
 	}

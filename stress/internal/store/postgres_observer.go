@@ -57,7 +57,7 @@ func (o *postgresObserver) Orphans() (n int64, err error) {
 	if err := o.pool.QueryRow(ctx, `SELECT (SELECT count(*) FROM tierlock.contender WHERE split_part(path, E'\n', 1) = ANY ($1))
 		+ (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')
 		+ (SELECT count(*) FROM stress_version WHERE held AND path = ANY ($1))`, o.paths).Scan(&n); err != nil {
-		return 0, fmt.Errorf("look for what is left: %w", err)
+		return 0, fmt.Errorf("look for leftovers: %w", err)
 	}
 	return n, nil
 }

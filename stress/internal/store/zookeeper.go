@@ -51,7 +51,7 @@ func ParseZooKeeper(s string) (servers []string, chroot string, err error) {
 	return servers, chroot, zknode.ValidatePath(chroot + "/lock")
 }
 
-// startZooKeeper starts servers. Their tick is that of production, unless shape is hasty.
+// startZooKeeper starts servers. They have the usual tick, unless shape is hasty.
 func startZooKeeper(ctx context.Context, shape Shape) (*Cluster, error) {
 	cfg := zkserver.Config{TickTime: 2 * time.Second}
 	if shape.Hasty {

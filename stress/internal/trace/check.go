@@ -123,7 +123,7 @@ type seen struct {
 	facts
 }
 
-// The method of returns what the trace shows about a contender with a given token. If token is 0, it returns what is known of the name.
+// contender.of returns what the trace shows about a contender with a given token. If token is 0, it returns what is known of the name.
 func (p *contender) of(token int64) *seen {
 	if token == 0 {
 		return &p.seen
@@ -284,7 +284,7 @@ func (c *checker) take(e Event) error {
 	return nil
 }
 
-// The method at returns the history of the queue that a contender is in. The permits of a path have a queue of their own.
+// checker.at returns the history of the queue that a contender is in. The permits of a path have a queue of their own.
 func (c *checker) at(r Ref) *history {
 	path := r.Path
 	if r.Permits > 0 {
@@ -431,7 +431,7 @@ func (c *checker) hold(e Event) error {
 	return fmt.Errorf("%s: has the lock with token %d, and was not told so", e.Hold.Path, e.Hold.Token)
 }
 
-// The method until returns the end of a contender's lease. The contender stays until then if no command removes it.
+// checker.until returns the end of a contender's lease. The contender stays until then if no command removes it.
 func (c *checker) until(p *contender) clock.Instant {
 	if x := c.leases[session{p.process, p.session}]; x != nil && !c.rules.OwnTTL {
 		return x.until

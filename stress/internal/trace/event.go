@@ -131,7 +131,7 @@ func (v View) String() string {
 	case v.Has:
 		said = fmt.Sprintf("%s has the lock, with token %d", v.ID, v.Token)
 	case v.Ahead > 0:
-		said = fmt.Sprintf("%s behind %d, of whom %s is the nearest", said, v.Ahead, v.Nearest)
+		said = fmt.Sprintf("%s behind %d, and %s is the nearest", said, v.Ahead, v.Nearest)
 	}
 	if v.Behind {
 		said += ", and another one waits behind it"
@@ -154,8 +154,8 @@ func (e Event) inGracePeriod() bool {
 	return e.News != nil && e.News.InGracePeriod || e.Answer != nil && (e.Answer.InGracePeriod || e.Answer.View.InGracePeriod)
 }
 
-// The function apart puts the name of the process in front of each contender's name, because two processes may use the same name. It
-// removes the name of the nearest contender from a view, because that contender may be of another process.
+// apart(e) puts the name of the process in front of each contender's name, because two processes may use the same name. It removes the name
+// of the nearest contender from a view, because that contender may be of another process.
 func apart(e Event) Event {
 	name := func(r Ref) Ref {
 		if r.ID != "" {

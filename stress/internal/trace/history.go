@@ -256,7 +256,7 @@ func (h *history) retire(over func(*op) bool) {
 }
 
 // errUndecided is the error for a trace with so many possible orders that only some were tried.
-var errUndecided = errors.New("cannot be told: too many orders are possible, of which some were looked at")
+var errUndecided = errors.New("undecided: too many orders are possible, and only some were tried")
 
 // Error describes the possible states of the queue, and the commands that may change them.
 func (h *history) Error() string {
@@ -277,7 +277,7 @@ func (h *history) Error() string {
 	return fmt.Sprintf("before that the queue was %s; under way: %s", some(queues, " or "), some(commands, ", "))
 }
 
-// The function some joins the first few texts and says how many more there are.
+// some(all, between) joins the first few texts and says how many more there are.
 func some(all []string, between string) string {
 	const few = 8
 	if len(all) > few {

@@ -84,7 +84,7 @@ type owner struct {
 	over   int64         // the first transaction at which the session was over, 0 if it may still exist
 }
 
-// A heard is what has arrived on a connection, and what is still due.
+// A heard has the messages that have arrived on a connection, and the messages that are still due.
 type heard struct {
 	asked   []int64         // the numbers of the requests that have no answer yet
 	zxid    int64           // the last transaction that an answer has shown
@@ -400,7 +400,7 @@ func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 	}
 	if all := t.queues[path.Dir(dir)]; all != nil && all.permits > 0 && path.Base(dir) == "leases" {
 		if out := t.out(q, z, now); out > all.permits {
-			return fmt.Errorf("has taken permits, of which %d are out at %#x, and there are %d", out, z, all.permits)
+			return fmt.Errorf("has taken permits: %d are out at %#x, and there are only %d", out, z, all.permits)
 		}
 	}
 	// If the path may have been created more than once, the numbers may have begun again at 0.
@@ -418,7 +418,7 @@ func (t *tree) creates(o Request, at string, z int64, now clock.Instant) error {
 	return nil
 }
 
-// The method out counts the nodes that were created up to a transaction and that cannot have been deleted by now.
+// tree.out counts the nodes that were created up to a transaction and that cannot have been deleted by now.
 func (t *tree) out(q *nodes, z int64, now clock.Instant) (n int) {
 	for _, m := range q.there {
 		if m.born != 0 && m.born <= z && !t.removable(m, now) {
@@ -541,7 +541,7 @@ func (t *tree) tells(at string, r Reply, z int64) error {
 	return nil
 }
 
-// The method reads checks all parts of the answer to a multiRead. A multiRead sets no watches.
+// tree.reads checks all parts of the answer to a multiRead. A multiRead sets no watches.
 func (t *tree) reads(x *txn, now clock.Instant) error {
 	for i, part := range x.reply.Parts {
 		at, z := x.Ops[i].Path, x.reply.Zxid
@@ -602,7 +602,7 @@ func (t *tree) told(l *heard, at string, now clock.Instant) error {
 func (t *tree) got(e Event) error {
 	n := t.tokens[tokenAt{e.Hold.Path, e.Hold.Token}]
 	if n == nil || n.by.process != e.Process {
-		return fmt.Errorf("%s: has the lock with token %#x, of which it has no node", e.Hold.Path, e.Hold.Token)
+		return fmt.Errorf("%s: has the lock with token %#x, but has no node with this token", e.Hold.Path, e.Hold.Token)
 	}
 	for _, m := range t.below(e.Hold.Path).there {
 		if m.place != 0 && m.place < n.place && !(m.reads() && n.reads()) && !t.removable(m, e.At) {

@@ -318,7 +318,7 @@ var nodeForgers = []forger{
 			}
 		}
 		return events, forged
-	}, "permits, of which"},
+	}, "has taken permits: "},
 	{"a grant too early", func(events []Event, at int) ([]Event, bool) {
 		for i := at; i > 0 && events[at].Kind == Got && events[at].Hold.Path == "/mutex"; i-- {
 			e := events[i]

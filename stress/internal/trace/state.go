@@ -13,7 +13,7 @@ import (
 
 // A state is a possible state of a queue.
 type state struct {
-	unordered bool // the store's order is unknown: the queue has the order of arrival, but those who had the lock are in front
+	unordered bool // the store's order is unknown: the queue has the order of arrival, but contenders that had the lock are in front
 	queue     []place
 	done      []int   // the numbers of commands that were executed and whose answers have not come yet
 	top       int64   // the highest token so far
@@ -39,7 +39,7 @@ func (f facts) add(now, told facts) facts {
 	return facts{f.had || now.had && told.had, f.asked || now.asked && told.asked, f.behind || now.behind && told.behind}
 }
 
-// The method has reports whether f contains all facts that are in told.
+// facts.has reports whether f contains all facts that are in told.
 func (f facts) has(told facts) bool { return f == f.add(told, told) }
 
 func (s *state) clone() *state {
@@ -91,7 +91,7 @@ func (s *state) String() string {
 
 func (s *state) find(r Ref) int { return slices.IndexFunc(s.queue, r.names) }
 
-// The method left returns the index of a contender in gone, or -1.
+// state.left returns the index of a contender in gone, or -1.
 func (s *state) left(r Ref) int { return slices.IndexFunc(s.gone, r.names) }
 
 // The method names reports whether r means the contender at a place.
@@ -311,7 +311,7 @@ func (s *state) hears(v View) *state {
 	return ifSo(v.Known && s.queue[i].was(v), s)
 }
 
-// The method was reports whether each fact in a view has been true for the contender.
+// place.was reports whether each fact in a view has been true for the contender.
 func (p *place) was(v View) bool {
 	return p.has(facts{v.Has, v.Asked, v.Behind})
 }

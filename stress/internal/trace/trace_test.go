@@ -137,7 +137,7 @@ func sentFor(events []Event, e Event) *Command {
 	return nil
 }
 
-// The function has reports whether an event shows that a contender is the holder.
+// has(e, id) reports whether an event shows that a contender is the holder.
 func has(e Event, id string) bool {
 	var views []View
 	switch e.Kind {
@@ -280,7 +280,7 @@ var forgers = []forger{
 			Event{At: over.At.Add(time.Second), Process: over.Process, Kind: Sent, Number: late, Command: &c},
 			Event{At: over.At.Add(2 * time.Second), Process: over.Process, Kind: Answered, Number: late, Answer: &answer}), true
 	}, "which was over"},
-	{"a hold of which nobody was told", func(events []Event, at int) ([]Event, bool) {
+	{"a hold that the store has not reported", func(events []Event, at int) ([]Event, bool) {
 		e := events[at]
 		e.Hold = &Hold{"/mutex", 1 << 40}
 		return slices.Insert(events, at, e), e.Kind == Got
@@ -302,7 +302,7 @@ func TestWhatNoStoreCanHaveDoneIsFound(t *testing.T) {
 	}
 }
 
-// isRefused uses a forger at two places of the trace, the first of which is early. It checks that both forgeries are refused.
+// isRefused forges the trace at two places, one of them early. It checks that both forgeries are refused.
 func (f forger) isRefused(t *testing.T, events []Event, rules Rules) {
 	t.Run(f.name, func(t *testing.T) {
 		tried, room := 0, []Event(nil) // room is the space for the forged trace

@@ -83,7 +83,7 @@ func (f *findings) tally(subject, fault string) (t tally) {
 // The method bad reports whether the trial has shown that the lock did something that a lock must not do.
 func (o outcome) bad() bool { return o.Overlaps > 0 || len(o.Never) > 0 || o.Left > 0 }
 
-// The method of formats n as a number of trials out of all trials of the cell.
+// tally.of formats n as a number of trials out of all trials of the cell.
 func (t tally) of(n int) string {
 	switch {
 	case t.trials == 0:

@@ -11,8 +11,8 @@ import (
 
 // verdict is what the oracle has found in the holds of one trial.
 type verdict struct {
-	Overlaps int           // number of turns that began while another owner believed in its hold
-	Late     time.Duration // the longest time for which an owner believed in its hold after another turn had begun
+	Overlaps int           // number of holds that began while another owner believed in its hold
+	Late     time.Duration // the longest time for which an owner believed in its hold after another hold had begun
 }
 
 // judge checks the holds with the oracle of tierlock's own tests. A hold that was not released lasts until end. Before woke, the owner was

@@ -34,7 +34,7 @@ type outcome struct {
 	Left  int64    // number of entries in the store after all have released
 }
 
-// trial has two processes: an owner behind a relay, and one that waits.
+// trial has two processes: an owner behind a relay, and a waiter.
 type trial struct {
 	number        int
 	random        *rand.Rand
@@ -146,7 +146,7 @@ func (t *trial) run(ctx context.Context, f fault, o *outcome) (err error) {
 	return o.never(t.owner.awaitRelease(ctx))
 }
 
-// The method never records an errLate, which says that an event did not come in time. It returns any other error, which ends the trial.
+// outcome.never records an errLate, which says that an event did not come in time. It returns any other error, which ends the trial.
 func (o *outcome) never(err error) error {
 	if !errors.Is(err, errLate) {
 		return err

@@ -62,7 +62,7 @@ func (b *bars) draw() (string, error) {
 	return drawSVG(p, vg.Length(len(b.rows))*pitch+22, b.left(), b.title)
 }
 
-// The method left returns the space at the left edge. The text at the left end of the axis is centered there, so half of it needs space.
+// bars.left returns the space at the left edge. The text at the left end of the axis is centered there, so half of it needs space.
 func (b *bars) left() vg.Length {
 	if b.log {
 		return 16

@@ -149,7 +149,7 @@ func (p *Page) packets() (group, error) {
 	return one("Packets per turn", "Received and sent by the servers, on a scale of powers of ten.", b)
 }
 
-// The function one returns a group with a single chart. If the chart would be empty, the group has no chart.
+// one(heading, text, b) returns a group with a single chart. If the chart would be empty, the group has no chart.
 func one(heading, text string, b *bars) (group, error) {
 	g := group{Heading: heading, Text: text}
 	if len(b.rows) == 0 {
