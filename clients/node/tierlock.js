@@ -161,7 +161,7 @@ class Locks {
   }
 }
 
-// milliseconds returns the length of a duration such as '1m30s'. The agent refuses what is none.
+// milliseconds returns the length of a duration such as '1m30s'. The agent refuses any other text.
 function milliseconds(duration) {
   const units = { h: 3600e3, m: 60e3, s: 1e3, ms: 1 };
   return [...String(duration).matchAll(/([\d.]+)(ms|[smh])/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
