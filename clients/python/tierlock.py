@@ -116,8 +116,7 @@ class Locks:
 
     def begin(self):
         self.guard = threading.Lock()  # guards the fields below and the end of each hold; no thread waits for the agent under it
-        self.thread, self.selector, self.bell, self.wakes = None, None, (), 0.0
-        self.holds, self.fresh, self.renewals, self.idle, self.every = set(), False, {}, [], 1.0
+        self.holds, self.idle, self.selector, self.every = set(), [], None, 1.0
 
     def mutex(self, *paths, **options):
         """Returns the mutex at the path, or those at several paths, to be acquired together. Options: wait in seconds (0 tries once,
@@ -146,27 +145,24 @@ class Locks:
             raise
         return value, int(headers["tierlock-token"])
 
-    def send(self, method, target, body=b""):
+    def send(self, method, what, query, body=b""):
         """Sends a request. Returns a time before it was sent, and its connection."""
-        sent = clock()
-        with self.guard:
-            conn = self.idle.pop() if self.idle else None
-        try:
-            if conn:
-                try:
-                    conn.send(method, target, body)
-                    return sent, conn
-                except OSError:  # the agent closed the idle connection, so it does not execute the request
-                    conn.sock.close()
-            conn = Connection(self.address)
-            conn.send(method, target, body)
-            return sent, conn
-        except OSError as err:
-            raise Unavailable(f"{self.address}: {err}") from err
+        sent, target = clock(), f"/v1/{what}?{urlencode(query, doseq=True)}"
+        while True:
+            with self.guard:
+                idle = self.idle.pop() if self.idle else None
+            try:
+                conn = idle or Connection(self.address)
+                conn.send(method, target, body)
+                return sent, conn
+            except OSError as err:
+                if not idle:
+                    raise Unavailable(f"{self.address}: {err}") from err
+                idle.sock.close()  # the agent had closed it, so it does not execute the request
 
     def ask(self, method, what, query, body=b"", unanswered=Unavailable):
         """Sends a request and waits for the answer. Raises unanswered if the agent may have executed the request and does not say so."""
-        sent, conn = self.send(method, f"/v1/{what}?{urlencode(query, doseq=True)}", body)
+        sent, conn = self.send(method, what, query, body)
         try:
             conn.wait(PATIENCE)
             return (sent, *self.answer(conn))
@@ -187,40 +183,31 @@ class Locks:
         return text, headers
 
     def keep(self, hold):
-        """Makes the background thread renew a hold and read its events."""
+        """Makes the background thread renew a hold and read its events. The thread need not be woken: it looks at its holds every time that
+        renewals are due, which is before a new hold can expire."""
         hold.conn.sock.setblocking(False)
         with self.guard:
-            if not self.thread:
-                self.selector, self.bell = selectors.DefaultSelector(), socket.socketpair()
-                self.selector.register(self.bell[0], selectors.EVENT_READ, functools.partial(self.bell[0].recv, 4096))
-                thread = threading.Thread(target=self.work, name="tierlock", daemon=True)
-                thread.start()
-                self.thread = thread
+            if not self.selector:
+                selector = selectors.DefaultSelector()
+                threading.Thread(target=self.work, name="tierlock", daemon=True).start()
+                self.selector = selector
             self.selector.register(hold.conn.sock, selectors.EVENT_READ, hold.hear)
             self.holds.add(hold)
-            self.fresh = True
-            if hold.until < self.wakes:
-                self.bell[1].send(b".")
 
     def work(self):
-        """The background thread. It ends after a time between two renewals in which there was no hold."""
+        """The background thread. It ends if there is no hold when renewals are due."""
         due = clock() + self.every
         try:
             while True:
-                now = clock()
                 with self.guard:
-                    if now >= due and not self.holds and not self.fresh:
-                        return self.rest()
                     holds = list(self.holds)
-                    self.wakes = min([max(due, now)] + [hold.until for hold in holds])
-                for hold in holds:
-                    if hold.until <= now:
-                        hold.lose("it was not renewed in time")
-                if now >= due:
-                    due, self.fresh = now + self.every, False
-                    self.renew(holds, now)
-                    continue
-                for key, _ in self.selector.select(max(self.wakes - now, 0)):
+                    if not holds and clock() >= due:
+                        return self.rest()
+                left = min([hold.remaining() for hold in holds], default=self.every)  # remaining ends a hold that has expired
+                if clock() >= due:
+                    due = clock() + self.every
+                    self.renew(holds)
+                for key, _ in self.selector.select(max(min(left, due - clock()), 0)):
                     key.data()
         except BaseException:
             with self.guard:
@@ -231,48 +218,38 @@ class Locks:
 
     def rest(self):
         """Closes what the background thread needs, under guard. Returns the holds that are left."""
-        for closed in [*self.bell, self.selector, *(conn.sock for conn in [*self.idle, *self.renewals])]:
+        for closed in [*(key.fileobj for key in self.selector.get_map().values()), *(conn.sock for conn in self.idle), self.selector]:
             closed.close()
-        holds, self.holds, self.idle, self.renewals, self.thread = self.holds, set(), [], {}, None
+        holds, self.holds, self.idle, self.selector = self.holds, set(), [], None
         return holds
 
-    def renew(self, holds, now):
-        """Sends renewals. A new one does not wait for the answer to an earlier one."""
-        for conn in [conn for conn, sent in self.renewals.items() if sent + PATIENCE < now]:
-            self.finish(conn).close()
+    def renew(self, holds):
+        """Sends renewals. A new one does not wait for the answer to an earlier one. Without an answer the holds end by the clock."""
         for some in (holds[first:first + BATCH] for first in range(0, len(holds), BATCH)):
             try:
-                sent, conn = self.send("POST", "/v1/renew?" + urlencode([("id", hold.id) for hold in some]))
+                sent, conn = self.send("POST", "renew", {"id": [hold.id for hold in some]})
             except Unavailable:
-                return  # without an answer the holds end by the clock
+                return
             conn.sock.setblocking(False)
-            self.renewals[conn] = sent
             self.selector.register(conn.sock, selectors.EVENT_READ, functools.partial(self.renewed, conn, sent, some))
-
-    def finish(self, conn):
-        self.selector.unregister(conn.sock)
-        del self.renewals[conn]
-        return conn.sock
 
     def renewed(self, conn, sent, holds):
         try:
             conn.receive()
             if conn.done:
-                self.finish(conn)
+                self.selector.unregister(conn.sock)
                 said = json.loads(self.answer(conn)[0])
                 self.every = said["renew_ms"] / 1000
                 for hold in holds:
                     if hold.id in said.get("ended", ()):
                         hold.lose("the agent has ended it")
-                    elif hold.remaining() > 0:  # a hold that has expired stays lost
+                    elif hold.remaining():  # a hold that has expired stays lost
                         hold.until = max(hold.until, sent + said["valid_ms"] / 1000)
-        except BlockingIOError:
-            pass
         except LockError:
             pass  # the agent refuses to renew for now
         except (OSError, ValueError, KeyError):
-            if conn in self.renewals:
-                self.finish(conn)
+            if not conn.done:
+                self.selector.unregister(conn.sock)
             conn.sock.close()
 
 
@@ -281,38 +258,38 @@ class Lock:
 
     def __init__(self, locks, paths, kind, wait=None, listen="", label=""):
         options = {"wait": None if wait is None else f"{wait:f}s", "listen": listen, "label": label}
-        query = {"path": paths, **kind, **{name: value for name, value in options.items() if value}}
+        self.query = {"path": paths, **kind, **{name: value for name, value in options.items() if value}}
         self.locks, self.name, self.limit = locks, " ".join(paths), None if wait is None else wait + PATIENCE
-        self.target, self.inside = "/v1/hold?" + urlencode(query, doseq=True), threading.local()
+        self.inside = threading.local()
 
     def acquire(self):
         """Waits, and returns a Hold that the caller has to release. Raises Locked, WaitLimit, Forbidden, Unavailable or LockError. Raises
         Lost if this process was stopped when it got the lock, for so long that the lock is lost again."""
-        sent, conn = self.locks.send("POST", self.target)
+        sent, conn = self.locks.send("POST", "hold", self.query)
         try:
             conn.wait(self.limit, first_line=True)
-            if conn.status == 200:
-                line, _, conn.text = conn.text.partition(b"\n")
-                said = valid = json.loads(line)
-                if clock() >= sent + said["renew_ms"] / 1000:  # after a long wait the validity has to begin anew
-                    sent, text, _ = self.locks.ask("POST", "renew", {"id": said["id"]})
-                    valid = json.loads(text)
-                    if valid.get("ended"):
-                        raise Lost(f"{self.name}: this process was stopped when it got the lock")
-                hold = Hold(self.locks, conn, self.name, said, sent + valid["valid_ms"] / 1000)
-                self.locks.every = valid["renew_ms"] / 1000
-                hold.tell(conn.lines())
-                hold.check()
-                self.locks.keep(hold)
-                return hold
+            if conn.status != 200:
+                self.locks.answer(conn)
+            first, *events = conn.lines()
+            said = json.loads(first)
+            if clock() >= sent + said["renew_ms"] / 1000:  # after a long wait the validity has to begin anew
+                sent, text, _ = self.locks.ask("POST", "renew", {"id": said["id"]})
+                said.update(json.loads(text))
+            hold = Hold(self.locks, conn, self.name, said, sent + said["valid_ms"] / 1000)
+            if said.get("ended"):
+                hold.lose("this process was stopped when it got the lock")
+            hold.tell(events)
+            hold.check()
+            self.locks.every = said["renew_ms"] / 1000
+            self.locks.keep(hold)
+            return hold
         except (OSError, ValueError, KeyError) as err:
             conn.sock.close()
             raise Unavailable(f"{self.locks.address}: {err or type(err).__name__}") from err
         except BaseException:  # KeyboardInterrupt, for example: the end of the connection ends the wait, or the hold
-            conn.sock.close()
+            if not conn.done:
+                conn.sock.close()
             raise
-        self.locks.answer(conn)
-        raise Unavailable(f"{self.locks.address}: status {conn.status}")
 
     def __enter__(self):
         hold = self.acquire()
@@ -343,13 +320,14 @@ class Hold:
 
     def remaining(self):
         """Returns for how many seconds the hold is valid without a renewal, or 0 if it has ended."""
-        return 0 if self.cause else max(self.until - clock(), 0)
+        left = self.until - clock()
+        if left <= 0:
+            self.lose("it was not renewed in time")
+        return 0 if self.cause else left
 
     def check(self):
         """Raises Lost unless the hold is valid now, by the clock, without a request. Raises Forbidden in a forked child."""
-        if not self.cause and self.until <= clock():
-            self.lose("it was not renewed in time")
-        if self.cause:
+        if not self.remaining():
             raise (Forbidden if self.cause == FORKED else Lost)(f"{self.name}: {self.cause}")
 
     def end(self, cause):
@@ -417,10 +395,10 @@ class Hold:
             self.conn.wait(PATIENCE)  # after the event released, the connection can serve other requests
             self.locks.answer(self.conn)
         except (OSError, ValueError):
-            self.conn.sock.close()  # the release was confirmed
-        except BaseException:
-            self.conn.sock.close()  # the end of the connection ends the hold
-            raise
+            pass  # the release was confirmed
+        finally:
+            if not self.conn.done:
+                self.conn.sock.close()  # if the agent has not confirmed the release, this ends the hold
 
 
 def forked():
@@ -428,13 +406,12 @@ def forked():
     for conn in list(Connection.everywhere):
         conn.sock.close()
     for locks in list(Locks.everywhere):
-        holds, closed = locks.holds, [*locks.bell, locks.selector] if locks.thread else []
-        locks.begin()
-        for hold in holds:
+        if locks.selector:
+            locks.selector.close()
+        for hold in locks.holds:
             hold.cause, hold.lost = FORKED, threading.Event()
             hold.lost.set()
-        for one in closed:
-            one.close()
+        locks.begin()
 
 
 if hasattr(os, "register_at_fork"):
