@@ -3,7 +3,7 @@
 //
 //   const { connect } = require('./tierlock');
 //   const locks = connect('/run/tierlock.sock');
-//   await locks.mutex('/jobs/report', { wait: '10s' }).run(async (hold) => {
+//   await locks.mutex('/jobs/report', { wait: 10_000 }).run(async (hold) => {
 //     await writeReport({ token: hold.token, signal: hold.signal });
 //   });
 //
@@ -70,7 +70,7 @@ function connect(socketPath) {
   return new Locks(socketPath);
 }
 
-// The locks of an agent. Options of a lock: wait is a limit such as '10s' ('0' does not wait; without it there is no limit), listen is
+// The locks of an agent. Options of a lock: wait is a limit in milliseconds (0 does not wait; without it there is no limit), listen is
 // 'contended', 'revoke', or both with a comma, and label is a text that operators see.
 class Locks {
   constructor(socketPath) {
@@ -78,9 +78,8 @@ class Locks {
     this.agent = new http.Agent({ keepAlive: true });
     this.patience = PATIENCE;
     this.holds = new Set();
-    this.users = 0; // holds and waits
     this.every = 1000; // the milliseconds between two renewals
-    this.timer = null; // renews while there is a hold or a wait
+    this.timer = null; // runs while there is a hold
   }
 
   /** The mutex at a path; several paths in an array are acquired all or none. */
@@ -103,48 +102,40 @@ class Locks {
     }
   }
 
-  // request opens a request. answered is called with the response, and failed with an error.
-  request(method, what, query, agent, answered, failed) {
-    const path = `/v1/${what}?${new URLSearchParams(query)}`;
-    const r = http.request({ socketPath: this.socketPath, method, path, agent }, answered);
-    r.on('error', (err) => failed(new Unavailable(`the agent at ${this.socketPath}: ${err.message}`)));
-    return r;
-  }
-
-  ask(method, what, query, body) {
+  // open sends a request, and resolves to the response once its body begins. patience is a limit, unless it is undefined.
+  open(method, what, query, agent, patience, body) {
     return new Promise((resolve, reject) => {
-      const r = this.request(method, what, query, this.agent, (answer) => {
-        const parts = [];
-        answer.on('data', (part) => parts.push(part));
-        answer.on('error', (err) => reject(new Unavailable(err.message)));
-        answer.on('end', () => {
-          const data = Buffer.concat(parts);
-          if (answer.statusCode === 200) resolve({ data, headers: answer.headers });
-          else reject(refusal(answer.statusCode, data));
-        });
-      }, reject);
-      r.setTimeout(this.patience, () => r.destroy(new Error('no answer')));
-      r.end(body);
+      const path = `/v1/${what}?${new URLSearchParams(query)}`;
+      const request = http.request({ socketPath: this.socketPath, method, path, agent }, resolve);
+      request.on('error', reject);
+      if (patience !== undefined) request.setTimeout(patience, () => request.destroy(new Error('no answer')));
+      request.end(body);
     });
   }
 
-  use(more) {
-    this.users += more;
-    if (this.users > 0 && !this.timer) this.timer = setTimeout(() => this.keep(0), 0);
+  // ask resolves to the body and the headers of an answer. It rejects with Unanswered if the agent may have executed the request.
+  async ask(method, what, query, body, Unanswered = Unavailable) {
+    try {
+      return await complete(await this.open(method, what, query, this.agent, this.patience, body));
+    } catch (err) {
+      throw err instanceof LockError ? err : new Unanswered(`the agent at ${this.socketPath}: ${err.message}`);
+    }
   }
 
-  // keep renews the holds, and ends those that are not valid any more.
-  async keep(due) {
-    if (this.users === 0) {
-      this.timer = null;
-      return;
-    }
-    if (this.holds.size > 0 && clock() >= due) {
+  keep(hold) {
+    this.holds.add(hold);
+    if (!this.timer) this.tick(clock() + this.every);
+  }
+
+  // tick ends the holds that have expired, and renews the others if that is due. Timers of Node do not count the sleep of the machine.
+  // Therefore tick looks at the clock often.
+  tick(due) {
+    for (const hold of this.holds) hold.remaining();
+    if (clock() >= due) {
       due = clock() + this.every;
       this.renew([...this.holds]).catch(() => {}); // the next try follows; without an answer the holds end by the clock
     }
-    for (const hold of this.holds) if (hold.remaining() <= 0) hold.lose(new Lost('the agent has not answered in time'));
-    this.timer = setTimeout(() => this.keep(due), Math.min(this.every / 4, 50));
+    this.timer = this.holds.size === 0 ? null : setTimeout(() => this.tick(due), Math.min(this.every / 4, 50));
   }
 
   async renew(holds) {
@@ -154,72 +145,66 @@ class Locks {
       const said = JSON.parse((await this.ask('POST', 'renew', some.map((hold) => ['id', hold.id]))).data);
       this.every = said.renew_ms;
       for (const hold of some) {
-        if ((said.ended || []).includes(hold.id)) hold.lose(new Lost('the agent has ended the hold'));
+        if ((said.ended || []).includes(hold.id)) hold.lose('the agent has ended it');
         else hold.until = Math.max(hold.until, sent + said.valid_ms);
       }
     }
   }
 }
 
-// milliseconds returns the length of a duration such as '1m30s'. The agent refuses any other text.
-function milliseconds(duration) {
-  const units = { h: 3600e3, m: 60e3, s: 1e3, ms: 1 };
-  return [...String(duration).matchAll(/([\d.]+)(ms|[smh])/g)].reduce((sum, [, n, unit]) => sum + n * units[unit], 0);
+// complete reads a response to its end.
+async function complete(answer) {
+  const parts = [];
+  for await (const part of answer) parts.push(part);
+  const data = Buffer.concat(parts);
+  if (answer.statusCode !== 200) throw refusal(answer.statusCode, data);
+  return { data, headers: answer.headers };
+}
+
+// events yields the events of a response while they arrive.
+async function* events(answer) {
+  let rest = '';
+  for await (const part of answer.setEncoding('utf8')) {
+    const lines = (rest + part).split('\n');
+    rest = lines.pop();
+    yield* lines.map((line) => JSON.parse(line));
+  }
 }
 
 // Something that can be acquired.
 class Lock {
   constructor(locks, paths, kind, { wait, listen, label }) {
+    if (wait !== undefined && !Number.isFinite(wait)) throw new TypeError('wait is a number of milliseconds');
     this.locks = locks;
-    this.wait = wait;
-    this.query = [].concat(paths).map((path) => ['path', path]);
-    for (const [name, value] of Object.entries({ ...kind, wait, listen, label })) if (value !== undefined) this.query.push([name, String(value)]);
+    this.limit = wait === undefined ? undefined : wait + locks.patience;
+    const query = { ...kind, wait: wait === undefined ? undefined : `${wait}ms`, listen, label };
+    this.query = [...[].concat(paths).map((path) => ['path', path]), ...Object.entries(query).filter(([, value]) => value !== undefined)];
   }
 
   /** Resolves to a Hold once the lock is acquired. Rejects with Locked, WaitLimit, Unavailable, Forbidden or LockError. */
   async acquire() {
     const { locks } = this;
-    locks.use(1);
-    let hold = null;
+    const sent = clock();
+    let answer;
     try {
-      const sent = clock();
-      hold = await new Promise((resolve, reject) => {
-        // A connection of its own: its end is the end of the hold.
-        const r = locks.request('POST', 'hold', this.query, new http.Agent(), (answer) => {
-          let rest = '';
-          let hold = null;
-          const ended = () => {
-            if (hold) hold.lose(new Lost('the connection to the agent has ended'));
-            else reject(answer.statusCode === 200 ? new Unavailable('the agent has ended the request') : refusal(answer.statusCode, rest));
-          };
-          answer.on('data', (part) => {
-            rest += part;
-            for (let end; answer.statusCode === 200 && (end = rest.indexOf('\n')) >= 0; rest = rest.slice(end + 1)) {
-              const said = JSON.parse(rest.slice(0, end));
-              if (hold) hold.hear(said);
-              else {
-                r.setTimeout(0);
-                resolve(hold = new Hold(locks, r, said, sent));
-              }
-            }
-          });
-          answer.on('error', ended);
-          answer.on('end', ended);
-        }, reject);
-        // An agent that hangs does not end the wait.
-        if (this.wait !== undefined) r.setTimeout(milliseconds(this.wait) + locks.patience, () => r.destroy(new Error('no answer')));
-        r.end();
-      });
+      // A connection of its own: its end is the end of the hold.
+      answer = await locks.open('POST', 'hold', this.query, false, this.limit);
+      if (answer.statusCode !== 200) await complete(answer);
+      answer.setTimeout(0);
+      const stream = events(answer);
+      const { value: said } = await stream.next();
+      if (!said) throw new Error('it has ended the request');
+      const hold = new Hold(locks, answer, said, sent);
+      hold.follow(stream);
       // After a long wait the validity has to begin anew. An earlier renewal does not count: if it did not name this hold, and the agent
       // granted the lock before it arrived, then it renewed nothing.
       if (clock() - sent > locks.every) await locks.renew([hold]);
       hold.check();
-      locks.holds.add(hold);
+      locks.keep(hold);
       return hold;
     } catch (err) {
-      if (hold) hold.request.destroy(); // otherwise the lock would be taken until the lease is over
-      locks.use(-1);
-      throw err;
+      if (answer) answer.destroy(); // otherwise the lock would be taken until the lease is over
+      throw err instanceof LockError ? err : new Unavailable(`the agent at ${locks.socketPath}: ${err.message}`);
     }
   }
 
@@ -238,19 +223,18 @@ class Lock {
   }
 }
 
-// What an acquisition holds. token is a decimal string, since it can exceed 2^53; compare tokens with BigInt. With several paths, tokens has
-// one per path. signal aborts when the hold is lost. contended and revokeRequested are promises for the events that listen asks for.
+// What an acquisition holds. token is a decimal string, since it can exceed 2^53: compare tokens with BigInt. With several paths, tokens
+// has one per path. signal aborts when the hold is lost. contended and revokeRequested are promises for the events that listen asks for.
 class Hold {
-  constructor(locks, request, said, sent) {
+  constructor(locks, answer, said, sent) {
     this.locks = locks;
-    this.request = request;
+    this.answer = answer;
     this.id = said.id;
     this.token = said.token;
     this.tokens = said.tokens;
     this.until = sent + said.valid_ms;
     locks.every = said.renew_ms;
-    this.loss = null;
-    this.released = false;
+    this.ended = null; // why the hold has ended
     this.turn = 0; // a write that arrives late does not undo a later one
     this.control = new AbortController();
     this.signal = this.control.signal;
@@ -258,41 +242,54 @@ class Hold {
     this.revokeRequested = new Promise((resolve) => { this.isRevoked = resolve; });
   }
 
-  hear({ event, error }) {
-    if (event === 'contended') this.isContended();
-    if (event === 'revoke') this.isRevoked();
-    if (event === 'lost') this.lose(new Lost(error));
+  // follow handles events until the stream ends, which ends the hold.
+  async follow(stream) {
+    let cause = 'the connection to the agent has ended';
+    try {
+      for await (const { event, error } of stream) {
+        if (event === 'contended') this.isContended();
+        if (event === 'revoke') this.isRevoked();
+        if (event === 'lost') this.lose(error);
+      }
+    } catch (err) {
+      cause += `: ${err.message}`;
+    }
+    this.lose(cause);
   }
 
-  /** For how many milliseconds the hold is valid if it is not renewed again; 0 or less if it has ended. */
-  remaining() { return this.loss || this.released ? 0 : this.until - clock() - STEP; }
+  /** For how many milliseconds the hold is valid if it is not renewed again; 0 if it has ended. */
+  remaining() {
+    const left = this.until - clock() - STEP;
+    if (left <= 0) this.lose('it was not renewed in time');
+    return this.ended ? 0 : left;
+  }
 
   /** Throws Lost unless the hold is valid now. Sends nothing. Call it before each step that must not come too late. */
   check() {
-    if (this.released) throw new Lost('the hold was released');
-    if (this.remaining() <= 0) this.lose(new Lost('the agent has not answered in time'));
-    if (this.loss) throw this.loss;
+    this.remaining();
+    if (this.ended) throw this.ended;
   }
 
-  lose(loss) {
-    if (this.released || this.loss) return;
-    this.loss = loss;
-    this.control.abort(loss);
-    this.request.destroy();
+  end(cause) {
+    this.locks.holds.delete(this);
+    this.ended = new Lost(`the hold has ended: ${cause}`);
+  }
+
+  lose(cause) {
+    if (this.ended) return;
+    this.end(cause);
+    this.control.abort(this.ended);
+    this.answer.destroy();
   }
 
   /** Saves up to 16 KiB beside the lock, while the lock is held. Rejects with Ambiguous if the outcome is unknown. */
   async save(data) { return this.write('PUT', data); }
-  /** Removes the value beside the lock. */
+  /** Removes the value beside the lock. Rejects like save. */
   async forget() { return this.write('DELETE'); }
 
   async write(method, data) {
     this.check();
-    try {
-      await this.locks.ask(method, 'value', [['id', this.id], ['turn', ++this.turn]], data);
-    } catch (err) {
-      throw err.code === '' ? new Ambiguous(err.message) : err;
-    }
+    await this.locks.ask(method, 'value', [['id', this.id], ['turn', ++this.turn]], data, Ambiguous);
   }
 
   /** Makes a writer a reader. */
@@ -301,19 +298,15 @@ class Hold {
     await this.locks.ask('POST', 'downgrade', [['id', this.id]]);
   }
 
-  /** Releases the lock. With unsettled, for a write that may still be under way, the next owner has a higher token. Rejects with Lost if the
-   * lock was lost before. After any result the hold has ended. */
+  /** Releases the lock. With unsettled, for a write that may still be under way, the next owner has a higher token. Rejects with Lost if
+   * the lock was lost before, or the agent does not confirm the release. After any result the hold has ended. */
   async release({ unsettled = false } = {}) {
-    if (this.released) throw new Lost('the hold was released before');
-    const loss = this.loss || (this.remaining() <= 0 ? new Lost('the agent has not answered in time') : null);
-    this.released = true;
-    this.locks.holds.delete(this);
+    this.check();
+    this.end('it was released');
     try {
-      if (loss) throw loss;
-      await this.locks.ask('POST', 'release', [['id', this.id], ...(unsettled ? [['unsettled', '1']] : [])]);
+      await this.locks.ask('POST', 'release', [['id', this.id], ...(unsettled ? [['unsettled', '1']] : [])], undefined, Lost);
     } finally {
-      this.request.destroy(); // ends the hold if the agent has not answered
-      this.locks.use(-1);
+      this.answer.destroy(); // ends the hold if the agent has not answered
     }
   }
 }
