@@ -1,8 +1,10 @@
 'use strict';
-// Tests of tierlock.js with a real agent, whose socket is in TIERLOCK_AGENT and whose lease is TIERLOCK_LEASE seconds.
+// Tests of tierlock.js with a real agent, whose socket is in TIERLOCK_AGENT and whose lease is TIERLOCK_LEASE seconds. The tests start
+// TIERLOCK_AGENT_PROGRAM as further agents, which they kill and stop.
 
 const assert = require('node:assert');
 const { spawn } = require('node:child_process');
+const { once } = require('node:events');
 const fs = require('node:fs');
 const net = require('node:net');
 const os = require('node:os');
@@ -47,16 +49,28 @@ const workers = {
   },
 };
 
-function start(t, ...args) {
-  const child = spawn(process.execPath, [__filename, ...args.map(String)], { stdio: ['ignore', 'pipe', 'inherit'] });
+// run starts a process that prints lines. start runs a function of workers, and startAgent runs an agent.
+function run(t, program, args, variables) {
+  const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'inherit'], env: { ...process.env, ...variables } });
   t.after(() => child.kill('SIGKILL'));
   const lines = readline.createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   return { child, line: async () => (await lines.next()).value };
 }
 
+const start = (t, ...args) => run(t, process.execPath, [__filename, ...args.map(String)]);
+
+async function startAgent(t, at, seconds) {
+  const variables = { TIERLOCK_SERVE: at, TIERLOCK_LEASE: String(seconds) };
+  const agent = run(t, process.env.TIERLOCK_AGENT_PROGRAM, ['-test.run=^TestClients$'], variables);
+  assert.equal(await agent.line(), 'serves');
+  return agent.child;
+}
+
+const newSocket = () => path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tierlock-')), 'sock');
+
 // proxy returns a socket that leads to the agent. After hang() it passes nothing on.
 async function proxy(t) {
-  const at = path.join(fs.mkdtempSync(path.join(os.tmpdir(), 'tierlock-')), 'sock');
+  const at = newSocket();
   const sockets = [];
   let hangs = false;
   const server = net.createServer((client) => {
@@ -122,12 +136,57 @@ function tests() {
     });
   });
 
-  test('renewals keep a hold longer than a lease', async () => {
-    await locks.mutex('/node/renewed').run(async (hold) => {
-      await sleep(1.5 * lease);
-      hold.check();
-      await assert.rejects(locks.mutex('/node/renewed', { wait: 0 }).acquire(), Locked);
+  test('a killed agent ends its holds at once', async (t) => {
+    const at = newSocket();
+    const agent = await startAgent(t, at, 60);
+    const behind = connect(at);
+    await behind.load('/node/loss'); // leaves an idle connection
+    const lost = behind.mutex('/node/loss').run(async (hold) => {
+      agent.kill('SIGKILL');
+      await once(hold.signal, 'abort');
+      assert.match(hold.signal.reason.message, /connection/); // and not after 40 s, by the clock
+      assert.equal(hold.remaining(), 0);
+      await assert.rejects(hold.save('late'), Lost);
     });
+    await assert.rejects(lost, Lost);
+    await assert.rejects(behind.mutex('/node/loss').acquire(), Unavailable);
+    await startAgent(t, at, 60);
+    await behind.mutex('/node/loss').run(async (hold) => hold.check());
+  });
+
+  // The test waits until the agent has stopped, which only Linux shows in a file.
+  test('a stopped agent ends a hold by the clock, for good', { skip: process.platform !== 'linux' }, async (t) => {
+    const at = newSocket();
+    const agent = await startAgent(t, at, lease / 1000);
+    const behind = connect(at);
+    const hold = await behind.mutex('/node/stopped agent').acquire();
+    agent.kill('SIGSTOP');
+    while (!/\) T /.test(fs.readFileSync(`/proc/${agent.pid}/stat`, 'latin1'))) await sleep(1);
+    const end = performance.now() + 2 / 3 * lease; // no answer comes to requests from now on
+    for (;;) {
+      const now = performance.now();
+      if (hold.remaining() === 0) break;
+      assert.ok(now < end);
+      await sleep(10);
+    }
+    assert.ok(hold.signal.aborted);
+    agent.kill('SIGCONT');
+    await behind.mutex('/node/stopped agent').run(async (later) => {
+      assert.ok(BigInt(later.token) > BigInt(hold.token));
+      assert.throws(() => hold.check(), Lost);
+      await assert.rejects(hold.release(), Lost);
+    });
+  });
+
+  test('renewals keep many holds longer than a lease', async () => {
+    const paths = Array.from({ length: 200 }, (_, number) => `/node/renewed/${number}`);
+    const holds = await Promise.all(paths.map((one) => locks.mutex(one).acquire()));
+    await sleep(1.5 * lease);
+    for (const [number, hold] of holds.entries()) {
+      hold.check();
+      await assert.rejects(locks.mutex(paths[number], { wait: 0 }).acquire(), Locked);
+      await hold.release();
+    }
   });
 
   test('refusals', async () => {
@@ -173,7 +232,9 @@ function tests() {
     await locks.semaphore('/node/permits', 2, 3).run(async () => {
       await assert.rejects(locks.semaphore('/node/permits', 2, 3, { wait: 50 }).acquire(), WaitLimit);
     });
-    await locks.mutex(['/node/a', '/node/b']).run(async (hold) => assert.deepEqual(Object.keys(hold.tokens).sort(), ['/node/a', '/node/b']));
+    await locks.mutex(['/node/a', '/node/b']).run(async (hold) => {
+      assert.deepEqual(Object.keys(hold.tokens).sort(), ['/node/a', '/node/b']);
+    });
   });
 
   test('holder learns that another client waits', async () => {
@@ -182,6 +243,59 @@ function tests() {
     await hold.contended;
     await hold.release();
     await (await next).release();
+  });
+
+  test('holder learns of a request to release', async () => {
+    await locks.mutex('/node/revoked', { listen: 'revoke' }).run(async (hold) => {
+      await locks.ask('POST', 'revoke', [['path', '/node/revoked']]);
+      await hold.revokeRequested;
+      hold.check();
+    });
+  });
+
+  test('functions of one process exclude each other', async () => {
+    const lock = locks.mutex('/node/functions');
+    const inside = new Set();
+    const work = async (number) => {
+      for (let i = 0; i < 10; i++) {
+        await lock.run(async (hold) => {
+          inside.add(number);
+          await sleep(1); // other functions run
+          assert.deepEqual([...inside], [number]);
+          hold.check();
+          inside.delete(number);
+        });
+      }
+    };
+    await Promise.all([1, 2, 3, 4, 5, 6, 7, 8].map(work));
+  });
+
+  test('an unsettled release gives the next client a higher token', async () => {
+    const difference = async (options) => {
+      const holder = await locks.mutex('/node/unsettled', { listen: 'contended' }).acquire();
+      const waiter = locks.mutex('/node/unsettled').acquire();
+      await holder.contended;
+      await holder.release(options);
+      const next = await waiter;
+      await next.release();
+      return BigInt(next.token) - BigInt(holder.token);
+    };
+    for (let i = 0; i < 5; i++) assert.ok(await difference({ unsettled: true }) > 0n);
+    // A clean release hands the same token to a client that waits. A waiter that comes too late gets a new one from the store.
+    let tries = 0;
+    while (await difference() !== 0n) assert.ok(++tries < 20);
+  });
+
+  test('the types are those of the client', async () => {
+    const types = fs.readFileSync(path.join(__dirname, 'tierlock.d.ts'), 'utf8');
+    const names = (text, pattern) => [...text.matchAll(pattern)].map((match) => match[1]).sort();
+    assert.deepEqual(names(types, /^export (?:class|function) (\w+)/gm), Object.keys(require('./tierlock')).sort());
+    // The documented methods of tierlock.js are the declared ones.
+    const source = fs.readFileSync(path.join(__dirname, 'tierlock.js'), 'utf8');
+    assert.deepEqual(names(types, /^ {2}(\w+)[(<]/gm), names(source, /\*\/\n {2}(?:async )?(\w+)\(/g));
+    await locks.mutex('/node/types').run(async (hold) => {
+      for (const property of names(types, /^ {2}readonly (\w+)/gm)) assert.ok(property in hold || property === 'code', property);
+    });
   });
 }
 

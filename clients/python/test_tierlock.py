@@ -1,5 +1,7 @@
-"""Tests of tierlock.py with a real agent, whose socket is in TIERLOCK_AGENT and whose lease is TIERLOCK_LEASE seconds."""
+"""Tests of tierlock.py with a real agent, whose socket is in TIERLOCK_AGENT and whose lease is TIERLOCK_LEASE seconds. The tests start
+TIERLOCK_AGENT_PROGRAM as further agents, which they kill and stop."""
 
+import concurrent.futures
 import fcntl
 import os
 import signal
@@ -18,18 +20,21 @@ SOCKET, LEASE = os.environ["TIERLOCK_AGENT"], float(os.environ["TIERLOCK_LEASE"]
 
 
 class Process:
-    """A process that runs a function of this file with arguments, and prints lines."""
+    """A process that prints lines: a function of this file with arguments, or an agent."""
 
-    def __init__(self, function, *arguments):
-        self.child = subprocess.Popen([sys.executable, __file__, function, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    def __init__(self, *command, **variables):
+        self.child = subprocess.Popen(command, env={**os.environ, **variables}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def line(self):
         return self.child.stdout.readline().strip()
 
+    def stop(self):
+        self.child.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED)
+
     def end(self):
         self.child.kill()
-        self.child.wait()
-        self.child.stdout.close()
+        self.child.communicate()
 
 
 def holding(path):
@@ -110,9 +115,15 @@ class Locking(unittest.TestCase):
         self.locks, self.path = tierlock.connect(SOCKET), "/python/" + self.id()
 
     def process(self, function, *arguments):
-        process = Process(function, *arguments)
+        process = Process(sys.executable, __file__, function, *map(str, arguments))
         self.addCleanup(process.end)
         return process
+
+    def agent(self, path, lease):
+        agent = Process(os.environ["TIERLOCK_AGENT_PROGRAM"], "-test.run=^TestClients$", TIERLOCK_SERVE=path, TIERLOCK_LEASE=str(lease))
+        self.addCleanup(agent.end)
+        self.assertEqual(agent.line(), "serves")
+        return agent
 
     def test_one_process_is_inside_at_a_time(self):
         with tempfile.NamedTemporaryFile() as file:
@@ -130,17 +141,20 @@ class Locking(unittest.TestCase):
     def test_stopped_holder_loses_the_lock_and_notices(self):
         holder = self.process("holding", self.path)
         before = int(holder.line())
-        holder.child.send_signal(signal.SIGSTOP)
+        holder.stop()
         with self.locks.mutex(self.path) as hold:
             self.assertGreater(hold.token, before)
             holder.child.send_signal(signal.SIGCONT)
             self.assertEqual(holder.line(), "lost")
 
-    def test_renewals_keep_a_hold_longer_than_a_lease(self):
-        with self.locks.mutex(self.path) as hold:
-            time.sleep(1.5 * LEASE)
+    def test_renewals_keep_many_holds_longer_than_a_lease(self):
+        paths = [f"{self.path}/{number}" for number in range(200)]
+        holds = [self.locks.mutex(path).acquire() for path in paths]
+        time.sleep(1.5 * LEASE)
+        for hold, path in zip(holds, paths):
             hold.check()
-            self.assertRaises(tierlock.Locked, self.locks.mutex(self.path, wait=0).acquire)
+            self.assertRaises(tierlock.Locked, self.locks.mutex(path, wait=0).acquire)
+            hold.release()
 
     def test_waits_longer_than_a_lease(self):
         holder = self.locks.mutex(self.path).acquire()
@@ -166,6 +180,41 @@ class Locking(unittest.TestCase):
         waiter.child.send_signal(signal.SIGCONT)
         self.assertIn(waiter.line(), (taken, "lost"))
 
+    def test_killed_agent_ends_its_holds_at_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            agent = self.agent(folder + "/sock", 60)
+            locks = tierlock.connect(folder + "/sock")
+            locks.load(self.path)  # leaves an idle connection
+            with self.assertRaisesRegex(tierlock.Lost, "connection"), locks.mutex(self.path) as hold:  # and not after 40 s, by the clock
+                agent.end()
+                hold.lost.wait()
+                self.assertEqual(hold.remaining(), 0)
+                self.assertRaises(tierlock.Lost, hold.save, b"late")
+            self.assertRaises(tierlock.Unavailable, tierlock.connect(folder + "/sock").mutex(self.path).acquire)
+            self.agent(folder + "/sock", 60)
+            with locks.mutex(self.path):
+                self.assertRaises(tierlock.Lost, hold.check)
+
+    def test_stopped_agent_ends_a_hold_by_the_clock_for_good(self):
+        with tempfile.TemporaryDirectory() as folder:
+            agent = self.agent(folder + "/sock", LEASE)
+            locks = tierlock.connect(folder + "/sock")
+            hold = locks.mutex(self.path).acquire()
+            agent.stop()
+            end = tierlock.clock() + 2 / 3 * LEASE  # no answer comes to requests from now on
+            while True:
+                now = tierlock.clock()
+                if not hold.remaining():
+                    break
+                self.assertLess(now, end)
+                time.sleep(0.01)
+            self.assertTrue(hold.lost.is_set())
+            agent.child.send_signal(signal.SIGCONT)
+            with locks.mutex(self.path) as later:
+                self.assertGreater(later.token, hold.token)
+                self.assertRaises(tierlock.Lost, hold.check)
+                self.assertRaises(tierlock.Lost, hold.release)
+
     def test_hold_ends_by_the_clock_if_the_agent_hangs(self):
         with Proxy() as proxy:
             hold = tierlock.connect(proxy.path).mutex(self.path).acquire()
@@ -184,12 +233,14 @@ class Locking(unittest.TestCase):
             if child == 0:
                 status = 1
                 try:
-                    hold.check()
-                except tierlock.Forbidden:
-                    try:
-                        self.locks.mutex(self.path, wait=0).acquire()
-                    except tierlock.Locked:
-                        status = 0
+                    for use in (hold.check, hold.release, hold.downgrade, lambda: hold.save(b"")):
+                        self.assertRaises(tierlock.Forbidden, use)
+                    self.assertTrue(hold.lost.is_set())
+                    with self.assertRaises(tierlock.Forbidden):
+                        self.locks.ask("POST", "release", {"id": hold.id})  # the agent refuses it, too
+                    self.assertRaises(tierlock.Locked, self.locks.mutex(self.path, wait=0).acquire)
+                    self.locks.mutex(self.path + "-child").acquire()
+                    status = 0
                 finally:
                     os._exit(status)
             self.assertEqual(os.waitpid(child, 0)[1], 0)
@@ -237,6 +288,43 @@ class Locking(unittest.TestCase):
             waiter.start()
             hold.contended.wait()
         waiter.join()
+
+    def test_holder_learns_of_a_request_to_release(self):
+        with self.locks.mutex(self.path, listen="revoke") as hold:
+            self.assertFalse(hold.revoke_requested.is_set())
+            self.locks.ask("POST", "revoke", {"path": self.path})
+            hold.revoke_requested.wait()
+            hold.check()
+
+    def test_threads_exclude_each_other(self):
+        lock, inside = self.locks.mutex(self.path), []
+
+        def work(number):
+            for _ in range(10):
+                with lock as hold:
+                    inside.append(number)
+                    time.sleep(0.001)  # other threads run
+                    self.assertEqual(inside.pop(), number)
+                    self.assertEqual(inside, [])
+                    hold.check()
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(work, range(8)))
+
+    def test_unsettled_release_gives_the_next_client_a_higher_token(self):
+        def difference(unsettled):
+            holder = self.locks.mutex(self.path, listen="contended").acquire()
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                waiter = pool.submit(self.locks.mutex(self.path).acquire)
+                holder.contended.wait()
+                holder.release(unsettled)
+                waiter.result().release()
+            return waiter.result().token - holder.token
+
+        for _ in range(5):
+            self.assertGreater(difference(unsettled=True), 0)
+        # A clean release hands the same token to a client that waits. A waiter that comes too late gets a new one from the store.
+        self.assertTrue(any(difference(unsettled=False) == 0 for _ in range(20)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     with locks.mutex("/jobs/report", wait=10) as hold:
         write_report(token=hold.token)
 
-This file needs only Python 3.9. All objects are safe for threads. README.md says what is not promised.
+This file needs only Python 3.8. All objects are safe for threads. README.md says what is not promised.
 """
 
 import functools
@@ -59,15 +59,12 @@ class Connection:
 
     everywhere = weakref.WeakSet()
 
-    def __init__(self, address):
+    def __init__(self):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         Connection.everywhere.add(self)
-        self.sock.settimeout(PATIENCE)
-        self.sock.connect(address)
 
     def send(self, method, target, body):
         self.status, self.headers, self.raw, self.text, self.done = 0, {}, b"", b"", False
-        self.sock.settimeout(PATIENCE)
         self.sock.sendall(f"{method} {target} HTTP/1.1\r\nHost: agent\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
 
     def receive(self):
@@ -150,15 +147,20 @@ class Locks:
         sent, target = clock(), f"/v1/{what}?{urlencode(query, doseq=True)}"
         while True:
             with self.guard:
-                idle = self.idle.pop() if self.idle else None
+                conn = self.idle.pop() if self.idle else None
+            fresh = not conn
             try:
-                conn = idle or Connection(self.address)
+                conn = conn or Connection()
+                conn.sock.settimeout(PATIENCE)
+                if fresh:
+                    conn.sock.connect(self.address)
                 conn.send(method, target, body)
                 return sent, conn
             except OSError as err:
-                if not idle:
+                if conn:
+                    conn.sock.close()
+                if fresh:  # otherwise the agent had closed the connection, so it does not execute the request
                     raise Unavailable(f"{self.address}: {err}") from err
-                idle.sock.close()  # the agent had closed it, so it does not execute the request
 
     def ask(self, method, what, query, body=b"", unanswered=Unavailable):
         """Sends a request and waits for the answer. Raises unanswered if the agent may have executed the request and does not say so."""

@@ -21,8 +21,12 @@ const leaseOfTests = 5 * time.Second
 // serve starts an agent at a Unix socket, and returns the address of the socket.
 func serve(tb testing.TB, lease time.Duration) string {
 	tb.Helper()
+	return serveAt(tb, filepath.Join(tb.TempDir(), "agent.sock"), lease)
+}
+
+func serveAt(tb testing.TB, socket string, lease time.Duration) string {
+	tb.Helper()
 	locks := need.Get(memlock.NewServer().Connect(tier.WithLeaseTTL(3 * lease)))(tb)
-	socket := filepath.Join(tb.TempDir(), "agent.sock")
 	a := agent.New(locks, agent.Config{
 		Lease: lease, Clients: 5000, Check: func(string) error { return nil }, Logger: slog.New(slog.DiscardHandler),
 	})
