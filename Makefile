@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all serve chaos trace traces partition slots agents bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus
+.PHONY: library demo explore explore-all serve chaos trace traces partition slots agents bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus clients
 
 SHELL := bash
 
@@ -126,7 +126,7 @@ redis: redis-server
 SEARCHES = ^Test(Scopes|ReducedSearchFindsAllOutcomes|IndependentStepsCommute|JudgesFind|LongSchedulesAreReduced|What.*HaveDoneIsFound)$$
 LONGEST = ./pglock ./mysqllock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./internal/test/explore ./contrib/tierprom ./stress/internal/trace \
 	./stress/capacity ./stress/slots ./stress/agents ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
-test: server etcd-server redis-server postgresql-server mariadb-server prometheus
+test: server etcd-server redis-server postgresql-server mariadb-server prometheus clients
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet $(PACKAGES)
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && status=0 && export TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_COMMAND="$$dir/tierlock" && \
@@ -246,3 +246,6 @@ mariadb-server:
 
 prometheus:
 	@scripts/get-prometheus.sh
+
+clients:
+	@scripts/get-clients.sh
