@@ -140,9 +140,11 @@ function tests() {
     const at = newSocket();
     const agent = await startAgent(t, at, 60);
     const behind = connect(at);
-    await behind.load('/node/loss'); // leaves an idle connection
     const lost = behind.mutex('/node/loss').run(async (hold) => {
+      await behind.load('/node/loss'); // leaves an idle connection
+      const waiter = assert.rejects(behind.mutex('/node/loss').acquire(), Unavailable);
       agent.kill('SIGKILL');
+      await waiter;
       await once(hold.signal, 'abort');
       assert.match(hold.signal.reason.message, /connection/); // and not after 40 s, by the clock
       assert.equal(hold.remaining(), 0);

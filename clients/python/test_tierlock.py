@@ -184,9 +184,12 @@ class Locking(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             agent = self.agent(folder + "/sock", 60)
             locks = tierlock.connect(folder + "/sock")
-            locks.load(self.path)  # leaves an idle connection
             with self.assertRaisesRegex(tierlock.Lost, "connection"), locks.mutex(self.path) as hold:  # and not after 40 s, by the clock
-                agent.end()
+                locks.load(self.path)  # leaves an idle connection
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    waiter = pool.submit(locks.mutex(self.path).acquire)
+                    agent.end()
+                    self.assertRaises(tierlock.Unavailable, waiter.result)
                 hold.lost.wait()
                 self.assertEqual(hold.remaining(), 0)
                 self.assertRaises(tierlock.Lost, hold.save, b"late")
@@ -310,6 +313,22 @@ class Locking(unittest.TestCase):
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(8)))
+
+    def test_threads_can_use_one_lock_object(self):
+        lock, entered, left = self.locks.reader(self.path), threading.Event(), threading.Event()
+
+        def work():
+            with lock as hold:
+                entered.set()
+                left.wait()
+                hold.check()  # the other thread has released its own hold
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            with lock:
+                later = pool.submit(work)
+                entered.wait()
+            left.set()
+            later.result()
 
     def test_unsettled_release_gives_the_next_client_a_higher_token(self):
         def difference(unsettled):

@@ -28,7 +28,7 @@ func TestClients(t *testing.T) {
 	const lease = 3 * time.Second
 	for client, command := range map[string][]string{
 		"python": {"python3", "test_tierlock.py"},
-		"node":   {"node", "--test", "test.js"},
+		"node":   {"node", "test.js"},
 	} {
 		t.Run(client, func(t *testing.T) {
 			t.Parallel()
@@ -43,6 +43,7 @@ func TestClients(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			run := exec.CommandContext(ctx, program, command[1:]...)
+			run.WaitDelay = 5 * time.Second // processes that the tests have started may still have the pipe
 			run.Dir = filepath.Join("../../../../clients", client)
 			run.Env = append(os.Environ(), "TIERLOCK_AGENT="+socket, fmt.Sprintf("%s=%v", leaseOfAgent, lease.Seconds()),
 				"TIERLOCK_AGENT_PROGRAM="+need.Get(os.Executable())(t), "PYTHONDONTWRITEBYTECODE=1")
