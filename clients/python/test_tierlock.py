@@ -330,6 +330,29 @@ class Locking(unittest.TestCase):
             left.set()
             later.result()
 
+    def test_background_thread_ends_after_the_last_hold(self):
+        before = set(threading.enumerate())
+        for _ in range(2):
+            with self.locks.mutex(self.path) as hold:
+                threads = set(threading.enumerate()) - before
+                self.assertEqual(len(threads), 1)
+                hold.check()
+            threads.pop().join()
+
+    def test_holds_are_lost_if_the_background_thread_fails(self):
+        patch = unittest.mock.patch
+        with patch.object(self.locks, "renew", side_effect=MemoryError), patch("threading.excepthook") as failed:
+            hold = self.locks.mutex(self.path).acquire()
+            hold.lost.wait()
+            self.assertRaisesRegex(tierlock.Lost, "failed", hold.check)
+            while not failed.called:
+                time.sleep(0.01)
+        with self.locks.mutex(self.path) as later:
+            until = later.until
+            while later.until == until:  # a new thread renews
+                later.check()
+                time.sleep(0.01)
+
     def test_unsettled_release_gives_the_next_client_a_higher_token(self):
         def difference(unsettled):
             holder = self.locks.mutex(self.path, listen="contended").acquire()
