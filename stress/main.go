@@ -25,7 +25,7 @@
 // loses no update. And the history is one of a reentrant, fenced lock. What late holders would have done without a fence is counted and
 // printed. All readers, all writers, and requests for each number of permits have to make progress. Requests, answers and notifications are
 // recorded and checked against a model of a store: is there an order of execution in which a store could have answered like this? With
-// -trace the record is kept. Permits are recorded only with -trace, except on ZooKeeper.
+// -trace the record is kept.
 //
 // With -ensemble, PostgreSQL and Redis have a primary and standbys. A standby takes over when the primary is killed. One standby of
 // PostgreSQL always has all acknowledged writes. On Redis, perhaps no standby has them all. The same is required as on a single server,

@@ -90,7 +90,7 @@ func startAll(ctx context.Context, t *testing.T, n int, mu *tier.Mutex) []*call[
 
 // With rounds, all goroutines that waited when the process got the lock are served, in order, before another process. It makes no
 // difference whether an Acquire or a TryAcquire got the lock. If one of these waiters gives up, no goroutine that came later gets its turn
-// instead. The same is true if the contender lingered in between.
+// instead. The same holds after the process has kept the lock idle, and one of its goroutines has taken the lock again.
 func TestWhoWaitedWhenTheNodeCameHasATurnBeforeAnotherProcess(t *testing.T) { // I6 I11
 	for _, way := range []string{"Acquire", "TryAcquire", "lingered"} {
 		t.Run(way, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (m *meter) take() []queue.Op {
 	return ops
 }
 
-// wantWrites fails the test unless exactly want commands have changed something since the last call of take or wantWrites.
+// wantWrites fails the test if the number of commands that changed something since the last call of take or wantWrites is not want.
 func (m *meter) wantWrites(t *testing.T, what string, want int) {
 	t.Helper()
 	ops := m.take()

@@ -106,8 +106,8 @@ func interrupted(t *testing.T, s *memory.Server) *tier.Registry {
 	}}, tier.WithHandOff(time.Hour))
 }
 
-// A waiter may give up at the moment in which it becomes the next owner. Such a turn does not count as an acquisition. Hold times and wait
-// times still add up exactly.
+// A waiter may give up at the moment in which it becomes the next owner. Such a turn does not count as an acquisition, and adds
+// nothing to the sums of hold times and wait times.
 func TestStatsOfATurnThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, s *memory.Server) {
 		locks := interrupted(t, s)

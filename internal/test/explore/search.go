@@ -68,7 +68,7 @@ type Result struct {
 	Executions int
 	Outcomes   map[string]bool // outcomes, each with the state at the end
 	Pruned     int             // executions that were cut short, because everything that could follow was executed elsewhere
-	Bounded    bool            // there were orders that took more delays than allowed
+	Bounded    bool            // the search is incomplete: orders with more than Search.Delays delays were not executed
 	Violation  *Violation      // nil if there was none
 }
 

@@ -243,7 +243,7 @@ func (o *mySQLObserver) Close() {
 	o.db.Close()
 }
 
-// Traffic does not count packets. It counts as writes the committed transactions that have written, renewals included.
+// Traffic does not count packets. Its writes are the committed transactions that have written something, renewals included.
 func (o *mySQLObserver) Traffic() (t Traffic, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
 	defer cancel()

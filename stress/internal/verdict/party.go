@@ -20,7 +20,7 @@ type task struct {
 	Lease   time.Duration
 }
 
-// event is a report of such a process, with the time of the report.
+// event is a report of a process that contends for the lock, with the time of the report.
 type event struct {
 	What    string
 	At      clock.Instant // the time; in an over event, until when the owner believed in its hold, 0 if never
@@ -36,13 +36,13 @@ const (
 	failed   = "failed"   // its acquisition has returned an error, and it tries again
 )
 
-// These are the orders that a process understands.
+// These are the orders that the coordinator sends to a process.
 const (
 	acquire = "acquire"
 	release = "release"
 )
 
-// partyMain is the main function of such a process. It calls Release even for a lost lock, as a deferred call would.
+// partyMain is the main function of a process that contends for the lock. It calls Release even for a lost lock, as a deferred call would.
 func partyMain() int {
 	var t task
 	orders, err := twin.Begin(&t)
@@ -121,7 +121,7 @@ func believe(hold store.Hold, leave <-chan struct{}) (believed clock.Instant) {
 	}
 }
 
-// party is the coordinator's side of such a process.
+// party is a process that contends for the lock, as the coordinator sees it.
 type party struct {
 	*twin.Twin
 	name   string

@@ -40,7 +40,8 @@ func TestWatchOfAReadThatFailedIsNone(t *testing.T) {
 	}
 }
 
-// A watcher that knows of the deletion of its node requests no watch on that node, because this would add a round trip before the grant.
+// If a watcher knows that the node it watches is deleted, it requests no further watch on that node. The request would cost one more round
+// trip before the grant.
 func TestNothingIsAskedOfANodeWhoseEndWasHeardOf(t *testing.T) {
 	e := Events{watches: make(map[string]*pathWatch)}
 	again := 0
