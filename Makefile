@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all serve chaos trace traces partition slots agents bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus clients
+.PHONY: library demo explore explore-all serve chaos trace traces partition slots agents bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis bench-agent etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus clients
 
 SHELL := bash
 
@@ -91,6 +91,11 @@ bench-mysql: mariadb-server
 
 bench-redis: redis-server
 	$(BENCH) redis
+
+# bench-agent compares the Python client of the agent with the locks of kazoo and redis-py, in five rounds. It takes about eight minutes, and
+# prints its tables. The machine must have nothing else to do.
+bench-agent: server redis-server
+	@packages=$$(scripts/get-python-locks.sh) && PYTHONPATH=$$packages python3 stress/agents/compare/compare.py
 
 # etcd runs all tests for etcd: the packages of etcd, chaos on an ensemble for each sort of lock, and faults that stop, kill or cut off
 # servers. It takes less than four minutes.
