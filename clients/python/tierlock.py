@@ -79,7 +79,7 @@ class Connection:
                 return
             first, *fields = head.decode("latin-1").split("\r\n")
             self.status, self.raw = int(first.split()[1]), rest
-            self.headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
+            self.headers = dict(map(str.strip, field.lower().split(":", 1)) for field in fields)
         if self.headers.get("transfer-encoding") != "chunked":
             self.text, self.done = self.raw, len(self.raw) >= int(self.headers.get("content-length", 0))
         while not self.done:  # a chunk is its length, a line end, its data, and a line end; the last one is empty
@@ -135,7 +135,7 @@ class Locks:
     def load(self, path):
         """Returns the value beside the lock, and the token of the hold that saved it. Returns None if no value was saved."""
         try:
-            _, value, headers = self.ask("GET", "value", {"path": path})
+            _, value, headers = self.ask("GET", "value", urlencode({"path": path}))
         except LockError as err:
             if err.code == "no_value":
                 return None
@@ -144,7 +144,7 @@ class Locks:
 
     def send(self, method, what, query, body=b""):
         """Sends a request. Returns a time before it was sent, and its connection."""
-        sent, target = clock(), f"/v1/{what}?{urlencode(query, doseq=True)}"
+        sent, target = clock(), f"/v1/{what}?{query}"
         while True:
             with self.guard:
                 conn = self.idle.pop() if self.idle else None
@@ -229,7 +229,7 @@ class Locks:
         """Sends renewals. A new one does not wait for the answer to an earlier one. Without an answer the holds end by the clock."""
         for some in (holds[first:first + BATCH] for first in range(0, len(holds), BATCH)):
             try:
-                sent, conn = self.send("POST", "renew", {"id": [hold.id for hold in some]})
+                sent, conn = self.send("POST", "renew", "&".join(f"id={hold.id}" for hold in some))
             except Unavailable:
                 return
             conn.sock.setblocking(False)
@@ -260,24 +260,24 @@ class Lock:
 
     def __init__(self, locks, paths, kind, wait=None, listen="", label=""):
         options = {"wait": None if wait is None else f"{wait:f}s", "listen": listen, "label": label}
-        self.query = {"path": paths, **kind, **{name: value for name, value in options.items() if value}}
+        self.query = urlencode({"path": paths, **kind, **{name: value for name, value in options.items() if value}}, doseq=True)
         self.locks, self.name, self.limit = locks, " ".join(paths), None if wait is None else wait + PATIENCE
         self.inside = threading.local()
 
     def acquire(self):
         """Waits, and returns a Hold that the caller has to release. Raises Locked, WaitLimit, Forbidden, Unavailable or LockError. Raises
         Lost if this process was stopped when it got the lock, for so long that the lock is lost again."""
-        sent, conn = self.locks.send("POST", "hold", self.query)
+        hold, (sent, conn) = Hold(self.locks, self.name), self.locks.send("POST", "hold", self.query)
         try:
             conn.wait(self.limit, first_line=True)
             if conn.status != 200:
                 self.locks.answer(conn)
             first, *events = conn.lines()
-            said = json.loads(first)
+            said = json.loads(first.decode())
             if clock() >= sent + said["renew_ms"] / 1000:  # after a long wait the validity has to begin anew
-                sent, text, _ = self.locks.ask("POST", "renew", {"id": said["id"]})
+                sent, text, _ = self.locks.ask("POST", "renew", "id=" + said["id"])
                 said.update(json.loads(text))
-            hold = Hold(self.locks, conn, self.name, said, sent + said["valid_ms"] / 1000)
+            hold.begin(conn, said, sent + said["valid_ms"] / 1000)
             if said.get("ended"):
                 hold.lose("this process was stopped when it got the lock")
             hold.tell(events)
@@ -313,12 +313,14 @@ class Hold:
     """A lock that is held. token is the fencing token; for several paths, tokens has the token of each. lost, contended and
     revoke_requested are events that other threads can wait for."""
 
-    def __init__(self, locks, conn, name, said, until):
-        self.locks, self.conn, self.name, self.id, self.until, self.cause = locks, conn, name, said["id"], until, ""
+    def __init__(self, locks, name):
+        self.locks, self.name, self.cause, self.turns = locks, name, "", itertools.count(1)
+        self.lost, self.contended, self.revoke_requested = threading.Event(), threading.Event(), threading.Event()
+
+    def begin(self, conn, said, until):  # other clients wait meanwhile, so the rest is done before the wait for the lock
+        self.conn, self.id, self.until = conn, said["id"], until
         self.token = int(said["token"]) if "token" in said else None
         self.tokens = {path: int(token) for path, token in said.get("tokens", {}).items()}
-        self.lost, self.contended, self.revoke_requested = threading.Event(), threading.Event(), threading.Event()
-        self.turns = itertools.count(1)
 
     def remaining(self):
         """Returns for how many seconds the hold is valid without a renewal, or 0 if it has ended."""
@@ -374,17 +376,17 @@ class Hold:
     def save(self, data):
         """Saves up to 16 KiB beside the lock. Raises Lost if the hold was lost before, and Ambiguous if the outcome is unknown."""
         self.check()
-        self.locks.ask("PUT", "value", {"id": self.id, "turn": next(self.turns)}, data, Ambiguous)
+        self.locks.ask("PUT", "value", f"id={self.id}&turn={next(self.turns)}", data, Ambiguous)
 
     def forget(self):
         """Removes the value beside the lock. Its errors are those of save."""
         self.check()
-        self.locks.ask("DELETE", "value", {"id": self.id, "turn": next(self.turns)}, b"", Ambiguous)
+        self.locks.ask("DELETE", "value", f"id={self.id}&turn={next(self.turns)}", b"", Ambiguous)
 
     def downgrade(self):
         """Turns a writer into a reader."""
         self.check()
-        self.locks.ask("POST", "downgrade", {"id": self.id})
+        self.locks.ask("POST", "downgrade", f"id={self.id}")
 
     def release(self, unsettled=False):
         """Ends the hold: every write under it was answered. Pass unsettled=True if one may be under way; the next owner then gets a higher
@@ -393,7 +395,7 @@ class Hold:
         if not self.end(RELEASED):
             self.check()
         try:
-            self.locks.ask("POST", "release", {"id": self.id, **({"unsettled": 1} if unsettled else {})}, unanswered=Lost)
+            self.locks.ask("POST", "release", f"id={self.id}{'&unsettled=1' if unsettled else ''}", unanswered=Lost)
             self.conn.wait(PATIENCE)  # after the event released, the connection can serve other requests
             self.locks.answer(self.conn)
         except (OSError, ValueError):
