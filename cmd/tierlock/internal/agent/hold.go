@@ -472,7 +472,7 @@ func (h *hold) stream(ctx context.Context, w http.ResponseWriter) (read bool) {
 		case <-ctx.Done():
 			ok = false
 		case <-h.over:
-			s.write(event{Event: "released"})
+			s.put(event{Event: "released"})
 			ok = false
 		case <-lost:
 			if err := h.held().Err(); errors.Is(err, tier.ErrLost) {
@@ -686,9 +686,16 @@ func (s *stream) write(line any) bool {
 		s.w.Header().Set("Content-Type", "application/x-ndjson")
 		s.begun = true
 	}
+	control := s.put(line)
+	defer control.SetWriteDeadline(time.Time{})
+	s.failed = s.failed || control.Flush() != nil
+	return !s.failed
+}
+
+// put writes a line to the buffer. After the last line, the end of the answer sends both in one packet.
+func (s *stream) put(line any) *http.ResponseController {
 	control := http.NewResponseController(s.w)
 	_ = control.SetWriteDeadline(time.Now().Add(s.within)) // an error shows in the write
-	defer control.SetWriteDeadline(time.Time{})
-	s.failed = s.failed || json.NewEncoder(s.w).Encode(line) != nil || control.Flush() != nil
-	return !s.failed
+	s.failed = s.failed || json.NewEncoder(s.w).Encode(line) != nil
+	return control
 }
