@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints a directory for $PYTHONPATH with the packages kazoo and redis of Debian 13, for make bench-agent. If it is not in the cache, fetches
-# it into the cache.
+# Prints a directory for $PYTHONPATH with kazoo and redis-py of Debian 13, for make bench-agent. If it is not in the cache, fetches it into
+# the cache.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 . ./debian.sh

@@ -1,8 +1,9 @@
 """Compares the Python client of tierlock agent with kazoo's Lock and redis-py's Lock, on the same servers: see make bench-agent.
 
-Eight processes want one lock all the time. A section holds the lock for 1 ms: it sleeps, as the sections of the other benchmarks do. In each
-round, every lock has one run, and each round begins with a different lock. A run starts new processes, which warm up before they are measured.
-A file that only flock protects shows sections that overlap. Without a lock it has to show some, before the first round.
+Eight processes want one lock all the time. A section sleeps for 1 ms, as in the other benchmarks. In each round, every lock has one run,
+and each round begins with a different lock. A run starts new processes, which warm up before they are measured. After each run, one
+process acquires and releases the lock alone. A file lock of the kernel shows which sections overlap. Before the first round it has to show
+overlaps of processes that take no lock.
 """
 
 import argparse
@@ -75,7 +76,7 @@ LOCKS = {
 
 
 def work(task):
-    """A process. It prints ready, reads when to begin and to end, and prints what it has measured in between."""
+    """Is one process. Prints ready, reads when to begin and to end, and prints what it has measured in between."""
     acquire, release = LOCKS[task["lock"]](task) if task["lock"] else (lambda: None, lambda: None)
     fence, took = Fence(task["fence"]), []
     acquire()  # opens connections
@@ -99,6 +100,10 @@ def work(task):
 class Bench:
     def __init__(self, folder, options):
         self.folder, self.options, self.started, self.begun = folder, options, [], time.monotonic()
+
+    def serve(self):
+        """Starts the servers and the agents."""
+        folder = self.folder
         for name, package in ("serve", "./internal/test/serve"), ("tierlock", "./cmd/tierlock"):
             subprocess.run(["go", "build", "-o", folder / name, package], cwd=ROOT, check=True)
         self.urls = {store: self.start(folder / "serve", store).split("=", 1)[1] for store in ("zookeeper", "redis")}
@@ -145,26 +150,30 @@ class Bench:
 
     def measure(self, lock):
         """Returns the figures of one run of the lock."""
-        all = self.run(lock)
-        counts = [len(one["took"]) for one in all]
-        waits = sorted(took for one in all for took in one["took"] + [one["waited"]])
+        seen = self.run(lock)
+        counts = [len(one["took"]) for one in seen]
+        waits = sorted(took for one in seen for took in one["took"] + [one["waited"]])
         alone = sorted(self.run(lock, processes=1, section=0, seconds=1, alone=True)[0]["took"])
         return {
-            "rate": sum(counts) / self.options.seconds, "p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100], "max": waits[-1],
-            "jain": sum(counts) ** 2 / (len(counts) * sum(n * n for n in counts)), "overlaps": sum(one["overlaps"] for one in all),
+            "rate": sum(counts) / self.options.seconds, "jain": sum(counts) ** 2 / (len(counts) * sum(n * n for n in counts)),
+            "p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100], "max": waits[-1],
             "alone p50": alone[len(alone) // 2], "alone p99": alone[len(alone) * 99 // 100],
+            "overlaps": sum(one["overlaps"] for one in seen),
         }
 
     def rounds(self):
         """Returns the figures of each lock in all rounds, and how many rounds began while other programs used the processors."""
         if not sum(one["overlaps"] for one in self.run("", seconds=0.5)):
             raise SystemExit("the fence shows no overlap although there was no lock")
+        for lock in LOCKS:  # the servers warm up
+            self.run(lock, seconds=1)
         figures, busy, locks = {lock: [] for lock in LOCKS}, 0, list(LOCKS)
         for i in range(self.options.rounds):
             busy += not quiet()
             for lock in locks[i % len(locks):] + locks[:i % len(locks)]:
-                figures[lock].append(self.measure(lock))
-                print(f"round {i + 1}, {lock}:", ", ".join(f"{name} {value:.3g}" for name, value in figures[lock][-1].items()), file=sys.stderr)
+                run = self.measure(lock)
+                figures[lock].append(run)
+                print(f"round {i + 1}, {lock}:", ", ".join(f"{name} {value:.3g}" for name, value in run.items()), file=sys.stderr)
         return figures, busy
 
 
@@ -180,8 +189,9 @@ def quiet():
 def number(value, unit=""):
     """Formats a value with three digits. A value in seconds is given in a unit that fits."""
     if unit == "s":
-        value, unit = next((value * scale, name) for scale, name, least in ((1, " s", 1), (1e3, " ms", 1e-3), (1e6, " µs", 0)) if value >= least)
-    digits = max(2 - len(str(int(value))) + 1, 0) if value >= 1 else 3
+        scale, unit = (1, " s") if value >= 1 else (1e3, " ms") if value >= 1e-3 else (1e6, " µs")
+        value *= scale
+    digits = max(3 - len(str(int(value))), 0) if value > 1 else 3
     return f"{value:,.{digits}f}{unit}"
 
 
@@ -217,12 +227,13 @@ def facts(bench):
     client.start()
     zookeeper = ".".join(map(str, client.server_version()))
     client.stop()
-    commit = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True)
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
-    return (f"{time.strftime('%d %B %Y, %H:%M UTC', time.gmtime())}, commit {commit}, processor {model}, processors {os.cpu_count()}, "
-            f"system {platform.system()} {platform.release()}, Python {platform.python_version()}, kazoo {kazoo.version.__version__}, "
-            f"redis-py {redis.__version__}, ZooKeeper {zookeeper}, Redis {redis.Redis.from_url(bench.urls['redis']).info()['redis_version']}, "
-            "servers 1, sync of the log forced on ZooKeeper, every second on Redis.")
+    return (f"date {time.strftime('%d %B %Y, %H:%M UTC', time.gmtime())}, commit {commit.stdout.strip()}, processor {model}, "
+            f"processors {os.cpu_count()}, system {platform.system()} {platform.release()}, Python {platform.python_version()}, "
+            f"kazoo {kazoo.version.__version__}, redis-py {redis.__version__}, ZooKeeper {zookeeper}, "
+            f"Redis {redis.Redis.from_url(bench.urls['redis']).info()['redis_version']}, servers 1, "
+            "sync of the log forced on ZooKeeper, every second on Redis.")
 
 
 def main():
@@ -232,17 +243,17 @@ def main():
     parser.add_argument("--warm", type=float, default=1, help="how many seconds a run warms up")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tierlock-compare-") as folder:
-        bench = None
+        bench = Bench(pathlib.Path(folder), options)
         try:
-            bench = Bench(pathlib.Path(folder), options)
+            bench.serve()
             figures, busy = bench.rounds()
-            print(f"`make bench-agent` took {time.monotonic() - bench.begun:.0f} s: {options.rounds} rounds, runs of {options.seconds:g} s. {facts(bench)}")
+            took = time.monotonic() - bench.begun
+            print(f"`make bench-agent` took {took:.0f} s: {options.rounds} rounds, runs of {options.seconds:g} s. {facts(bench)}")
             if busy:
                 print(f"**Other programs used the processors** before {busy} of the {options.rounds} rounds.")
             print("", *tables(figures), sep="\n")
         finally:
-            if bench:
-                bench.stop()
+            bench.stop()
     return any(run["overlaps"] for runs in figures.values() for run in runs)
 
 
