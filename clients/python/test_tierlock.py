@@ -240,7 +240,7 @@ class Locking(unittest.TestCase):
                         self.assertRaises(tierlock.Forbidden, use)
                     self.assertTrue(hold.lost.is_set())
                     with self.assertRaises(tierlock.Forbidden):
-                        self.locks.ask("POST", "release", {"id": hold.id})  # the agent refuses it, too
+                        self.locks.ask("POST", "release", "id=" + hold.id)  # the agent refuses it, too
                     self.assertRaises(tierlock.Locked, self.locks.mutex(self.path, wait=0).acquire)
                     self.locks.mutex(self.path + "-child").acquire()
                     status = 0
@@ -295,7 +295,7 @@ class Locking(unittest.TestCase):
     def test_holder_learns_of_a_request_to_release(self):
         with self.locks.mutex(self.path, listen="revoke") as hold:
             self.assertFalse(hold.revoke_requested.is_set())
-            self.locks.ask("POST", "revoke", {"path": self.path})
+            self.locks.ask("POST", "revoke", "path=" + self.path)
             hold.revoke_requested.wait()
             hold.check()
 
