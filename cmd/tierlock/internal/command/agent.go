@@ -191,21 +191,43 @@ func (o *agentOptions) open() (net.Listener, error) {
 	return nil, usageError("-listen %q: want unix:PATH, systemd or tcp:HOST:PORT", o.listen)
 }
 
-// openSocket creates a socket. It replaces a socket that another agent has left, but not one at which a process listens.
+// A socket is a listener whose file no other agent replaces until it is closed.
+type socket struct {
+	net.Listener
+	lock *os.File
+}
+
+// Close removes the socket, and then unlocks it.
+func (s *socket) Close() error {
+	defer s.lock.Close()
+	return s.Listener.Close()
+}
+
+// openSocket creates a socket. It replaces a socket that another agent has left, but not one at which a process listens. The lock keeps two
+// agents that start at the same moment from removing each other's socket.
 func openSocket(path string, mode fs.FileMode) (net.Listener, error) {
+	lock, err := lockSocket(path)
+	if err != nil {
+		return nil, usage(err)
+	}
+	l, err := replaceSocket(path, mode)
+	if err != nil {
+		lock.Close()
+		return nil, usage(err)
+	}
+	return &socket{l, lock}, nil
+}
+
+func replaceSocket(path string, mode fs.FileMode) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		conn, err := net.Dial("unix", path)
 		if err == nil {
 			conn.Close()
 			return nil, usageError("-listen: another process serves %s", path)
 		}
-		os.Remove(path) // if that fails, Listen says why
+		os.Remove(path) // if that fails, listenAt says why
 	}
-	l, err := net.Listen("unix", path)
-	if err == nil {
-		err = os.Chmod(path, mode)
-	}
-	return l, usage(err)
+	return listenAt(path, func() error { return os.Chmod(path, mode) })
 }
 
 // passedSocket returns the socket that systemd has opened; see sd_listen_fds(3).

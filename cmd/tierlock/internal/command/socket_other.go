@@ -1,0 +1,24 @@
+//go:build !linux && !darwin && !freebsd
+
+package command
+
+import (
+	"net"
+	"os"
+)
+
+// lockSocket locks nothing: two agents that start at the same moment are not detected here.
+func lockSocket(string) (lock *os.File, err error) { return nil, nil }
+
+// listenAt creates a socket, and calls protect, which sets its permissions.
+func listenAt(path string, protect func() error) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := protect(); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
