@@ -100,7 +100,7 @@ func New(locks *tier.Registry, config Config) *Agent {
 	}))
 	a.server = http.Server{
 		Handler: mux, ConnContext: withPeer, ConnState: a.count,
-		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(config.Logger.Handler(), slog.LevelDebug),
 	}
 	return a

@@ -33,7 +33,7 @@ type wish struct {
 const maxLabel = 256
 
 func parseWish(r *request) (w wish, err error) {
-	w.paths, w.mode = r.list("path"), r.text("mode")
+	w.paths, w.mode = r.list("path", maxPaths), r.text("mode")
 	w.permits, w.of = int(r.number("permits", 32)), int(r.number("of", 32))
 	w.wait, w.limited = r.limit("wait")
 	w.listen, w.label = r.words("listen", "contended", "revoke"), second.Text(r.text("label"))
@@ -561,7 +561,7 @@ type renewal struct {
 func (a *Agent) renew(r *request) (any, error) {
 	received := a.clock.Now()
 	a.clock.Ask()
-	ids := r.list("id")
+	ids := r.list("id", maxIDs)
 	if err := r.check(); err != nil {
 		return nil, err
 	}

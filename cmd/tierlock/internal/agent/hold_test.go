@@ -169,3 +169,40 @@ func TestReleaseIsAnsweredDuringAShutdown(t *testing.T) {
 		over.Wait()
 	})
 }
+
+// A client with many holds can renew them in one request or in several, as the Go client does.
+func TestAllHoldsOfAProcessAreRenewed(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		const many = 500
+		for i := range many {
+			need.Get(s.a.Mutex(fmt.Sprint("/many/", i)).Acquire(s.Context()))(t)
+		}
+		time.Sleep(3 * lease)
+		ids := s.one.ids()
+		need.Equal(t, "holds that the Go client has renewed", len(ids), many)
+		status, answer := s.ask(http.MethodPost, "/v1/renew?id="+strings.Join(ids, "&id="), "")
+		need.Equal(t, "status: "+answer, status, http.StatusOK)
+		for _, id := range ids {
+			need.Equal(t, "rest of the hold", s.one.hold(id).expires()-s.one.agent.clock.Now(), lease)
+		}
+	})
+}
+
+// What is too long for a request is refused, and other requests are served.
+func TestLongRequestsAreRefused(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		id := s.rawHold(report)
+		for target, want := range map[string]int{
+			"/v1/renew?id=" + strings.Repeat("NONE&id=", maxIDs-1) + id:          http.StatusOK,
+			"/v1/renew?id=" + strings.Repeat("NONE&id=", maxIDs) + id:            http.StatusBadRequest,
+			"/v1/hold?path=/0" + strings.Repeat("&path=/0", maxPaths):            http.StatusBadRequest,
+			"/v1/hold?path=/" + strings.Repeat("a", 2*maxHeader):                   http.StatusRequestHeaderFieldsTooLarge,
+			"/v1/release?id=" + id + "&unsettled=" + strings.Repeat("1", 10_000): http.StatusBadRequest,
+		} {
+			status, answer := s.ask(http.MethodPost, target, "")
+			need.Equal(t, "status of "+target[:min(len(target), 40)]+": "+answer, status, want)
+		}
+		status, answer := s.ask(http.MethodPost, "/v1/release?id="+id, "")
+		need.Equal(t, "status of the release: "+answer, status, http.StatusOK)
+	})
+}

@@ -25,8 +25,13 @@ type request struct {
 	fault error
 }
 
-// maxPaths is how many paths one request can name.
-const maxPaths = 64
+// maxPaths and maxIDs are how many paths or ids one request can name. maxHeader is the size of a request without its body: it has room for
+// all of the ids.
+const (
+	maxPaths  = 64
+	maxIDs    = 1000
+	maxHeader = 64 << 10
+)
 
 // serving returns a handler that refuses requests without the right to be here. If handle returns an error, the handler sends it. handle
 // must not have written anything then.
@@ -146,11 +151,11 @@ func (r *request) text(name string) string {
 	return r.query.Get(name)
 }
 
-// list returns all values of a parameter.
-func (r *request) list(name string) []string {
+// list returns all values of a parameter that can be given several times.
+func (r *request) list(name string, most int) []string {
 	r.asked = append(r.asked, name)
-	if len(r.query[name]) > maxPaths {
-		r.wrong("the parameter %s is given %d times; want %d at most", name, len(r.query[name]), maxPaths)
+	if len(r.query[name]) > most {
+		r.wrong("the parameter %s is given %d times; want %d at most", name, len(r.query[name]), most)
 	}
 	return r.query[name]
 }

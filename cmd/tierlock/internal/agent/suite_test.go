@@ -42,7 +42,7 @@ func newHost(tb testing.TB, server *memlock.Server, opts []tier.RegistryOption, 
 	label := fmt.Sprint("agent ", hosts.Add(1))
 	locks := need.Get(server.Connect(append(opts, tier.WithLeaseTTL(3*lease), tier.WithLabel(label))...))(tb)
 	h := &host{locks: locks, conns: make(chan net.Conn), ended: make(chan struct{})}
-	config := Config{Label: label, Lease: lease, Clients: 100, Check: checkPath, Logger: slog.New(slog.DiscardHandler)}
+	config := Config{Label: label, Lease: lease, Clients: 1000, Check: checkPath, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&config)
 	}
