@@ -22,7 +22,7 @@ type rule struct {
 	patterns []string
 }
 
-// ReadRules reads an allow file. Each line has a user or a group, and patterns of paths:
+// ReadRules reads an allow file. Each line has a user or a group, which may be a supplementary group of the process, and patterns of paths:
 //
 //	uid:1000 /jobs/* /reports/**
 //	gid:33   /web/**
@@ -70,10 +70,16 @@ func parseRule(fields []string) (r rule, err error) {
 }
 
 func (r *rule) allows(p *peer, at string) bool {
-	if r.who == "uid" && r.id != p.uid || r.who == "gid" && r.id != p.gid {
+	if !slices.ContainsFunc(r.patterns, func(pattern string) bool { return matches(pattern, at) }) {
 		return false
 	}
-	return slices.ContainsFunc(r.patterns, func(pattern string) bool { return matches(pattern, at) })
+	switch r.who {
+	case "uid":
+		return r.id == p.uid
+	case "gid":
+		return r.id == p.gid || slices.ContainsFunc(p.groups(), func(gid uint32) bool { return int(gid) == r.id })
+	}
+	return true
 }
 
 func matches(pattern, at string) bool {

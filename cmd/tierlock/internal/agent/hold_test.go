@@ -196,7 +196,7 @@ func TestLongRequestsAreRefused(t *testing.T) {
 			"/v1/renew?id=" + strings.Repeat("NONE&id=", maxIDs-1) + id:          http.StatusOK,
 			"/v1/renew?id=" + strings.Repeat("NONE&id=", maxIDs) + id:            http.StatusBadRequest,
 			"/v1/hold?path=/0" + strings.Repeat("&path=/0", maxPaths):            http.StatusBadRequest,
-			"/v1/hold?path=/" + strings.Repeat("a", 2*maxHeader):                   http.StatusRequestHeaderFieldsTooLarge,
+			"/v1/hold?path=/" + strings.Repeat("a", 2*maxHeader):                 http.StatusRequestHeaderFieldsTooLarge,
 			"/v1/release?id=" + id + "&unsettled=" + strings.Repeat("1", 10_000): http.StatusBadRequest,
 		} {
 			status, answer := s.ask(http.MethodPost, target, "")

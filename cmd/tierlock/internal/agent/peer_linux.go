@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,37 @@ func (p *peer) identify() {
 			p.pid, p.uid, p.gid = int(cred.Pid), int(cred.Uid), int(cred.Gid)
 		}
 	})
+}
+
+// groups asks the kernel for the supplementary groups that the process had when it opened the connection.
+func (p *peer) groups() (all []uint32) {
+	conn, ok := p.Conn.(*net.UnixConn)
+	if !ok {
+		return nil
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	_ = raw.Control(func(fd uintptr) { // an error means that the connection is closed
+		const size = 4 // bytes of a group
+		for room := uint32(64); ; {
+			all = make([]uint32, room)
+			used := room * size // the kernel sets it, also to what it needs if there is no room
+			_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+				uintptr(unsafe.Pointer(&all[0])), uintptr(unsafe.Pointer(&used)), 0)
+			switch {
+			case errno == 0:
+				all = all[:used/size]
+				return
+			case errno != unix.ERANGE || used/size <= room:
+				all = nil
+				return
+			}
+			room = used / size
+		}
+	})
+	return all
 }
 
 // watch calls died when the process of the client ends, and returns a function that ends the watch. The connection alone does not show it:

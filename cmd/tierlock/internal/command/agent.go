@@ -49,6 +49,8 @@ Who may connect may use every lock, unless -allow gives a file with users, group
   uid:1000 /jobs/* /reports/**
   gid:33   /web/**
 
+A gid: is any group of the process. Only on Linux does the agent know users and groups.
+
 A client keeps its hold by a renewal, and loses it when it was not renewed for -lease. If the agent ends,
 crashes or hangs, the holds of all its clients end before the store gives their locks to another host.
 On TERM or INT it refuses new holds, waits up to -grace for the clients to release, and ends.
