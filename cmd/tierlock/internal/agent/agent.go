@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/internal/clock"
-	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -214,8 +213,7 @@ func (a *Agent) clients(at place) []client {
 	all := []client{}
 	for _, one := range seats {
 		c := client{
-			PID: one.peer.pid, UID: one.peer.uid, Command: second.Text(one.peer.command()), Label: one.label, Since: one.since.UTC(),
-			Holds: one.hold != nil, Shared: one.reads,
+			PID: one.peer.pid, UID: one.peer.uid, Label: one.label, Since: one.since.UTC(), Holds: one.hold != nil, Shared: one.reads, peer: one.peer,
 		}
 		if c.Holds {
 			tokens := one.hold.tokens()

@@ -3,10 +3,12 @@ package agent
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -391,6 +393,29 @@ func TestHoldBelongsToItsProcess(t *testing.T) {
 		}
 		need.OK(t, hold.Err())
 		need.OK(t, hold.Release())
+	})
+}
+
+// A command line can have secrets.
+func TestCommandLineIsShownToItsUserAndToOperatorsAlone(t *testing.T) {
+	if (&peer{pid: os.Getpid()}).command(&peer{}) == "" {
+		t.Skip("this system does not show command lines")
+	}
+	onTwoHosts(t, func(s *scene) {
+		for asker, shown := range map[int]bool{0: true, os.Getuid(): true, 77777: true, 77778: false, -1: false} {
+			s.one.uid.Store(77777)
+			hold := s.acquire(s.one.program(s.T, "holder"))
+			s.one.uid.Store(int64(asker))
+			_, who := s.ask(http.MethodGet, "/v1/who?path="+report, "")
+			need.That(t, "who does not show the holder: "+who, strings.Contains(who, `"holds":true`))
+			_, refusal := s.ask(http.MethodPost, "/v1/hold?wait=10ms&path="+report, "")
+			need.WantMention(t, errors.New(refusal), "held on this host by process")
+			for _, answer := range []string{who, refusal} {
+				need.Equal(t, fmt.Sprintf("user %d sees the command: %s", asker, answer), strings.Contains(answer, "agent.test"), shown)
+			}
+			s.one.uid.Store(77777)
+			need.OK(t, hold.Release())
+		}
 	})
 }
 

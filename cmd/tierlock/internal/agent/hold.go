@@ -180,7 +180,7 @@ func (a *Agent) hold(w http.ResponseWriter, r *request) error {
 	got, err := want.acquire(ctx, a.locks)
 	if err != nil {
 		a.rise(seats)
-		return a.explain(err, want.permits > 0)
+		return a.explain(err, want.permits > 0, r.peer)
 	}
 	h := a.begin(&want, r.peer, seats, got)
 	defer h.end(true) // whatever happens here, the lock is not kept
@@ -264,8 +264,8 @@ func (a *Agent) rise(seats map[place]*seat) {
 	}
 }
 
-// explain names the client of this host that holds the lock, if a wait has ended because of it. The registry sees only goroutines.
-func (a *Agent) explain(err error, permits bool) error {
+// explain names to asker the client of this host that holds the lock, if a wait has ended because of it. The registry sees only goroutines.
+func (a *Agent) explain(err error, permits bool, asker *peer) error {
 	wait := (*tier.WaitError)(nil)
 	if !errors.As(err, &wait) || wait.Here == nil {
 		return err
@@ -274,7 +274,7 @@ func (a *Agent) explain(err error, permits bool) error {
 		if one.Holds {
 			f := describe(err)
 			return &failure{f.status, f.code, fmt.Errorf("waited %v for %s: held on this host by process %d (%s) since %s",
-				wait.Waited.Round(time.Millisecond), wait.Path, one.PID, cmp.Or(one.Command, "unknown"), one.Since.Format(time.RFC3339))}
+				wait.Waited.Round(time.Millisecond), wait.Path, one.PID, cmp.Or(one.peer.command(asker), "unknown"), one.Since.Format(time.RFC3339))}
 		}
 	}
 	return err

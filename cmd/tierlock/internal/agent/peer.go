@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+
+	"github.com/tierlock/tierlock/internal/second"
 )
 
 // A peer is a connection of a client, with the process that opened it.
@@ -94,9 +96,10 @@ func (p *peer) String() string {
 	return fmt.Sprintf("process %d of user %d", p.pid, p.uid)
 }
 
-// command returns the command line of the process, as far as the agent may read it.
-func (p *peer) command() string {
-	if p.pid == 0 {
+// command returns the command line of the process, as far as the agent may read it. A command line can have secrets, so other users do not
+// get it, except root and the user of the agent.
+func (p *peer) command(asker *peer) string {
+	if p.pid == 0 || p.uid != asker.uid && !asker.operates() {
 		return ""
 	}
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
@@ -105,5 +108,5 @@ func (p *peer) command() string {
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
-	return text
+	return second.Text(text)
 }

@@ -30,6 +30,7 @@ type host struct {
 	locks *tier.Registry
 	conns chan net.Conn
 	ended chan struct{}
+	uid   atomic.Int64 // the user of the next connections
 }
 
 const lease = 3 * time.Second // of the holds
@@ -42,6 +43,7 @@ func newHost(tb testing.TB, server *memlock.Server, opts []tier.RegistryOption, 
 	label := fmt.Sprint("agent ", hosts.Add(1))
 	locks := need.Get(server.Connect(append(opts, tier.WithLeaseTTL(3*lease), tier.WithLabel(label))...))(tb)
 	h := &host{locks: locks, conns: make(chan net.Conn), ended: make(chan struct{})}
+	h.uid.Store(int64(os.Getuid()))
 	config := Config{Label: label, Lease: lease, Clients: 1000, Check: checkPath, Logger: slog.New(slog.DiscardHandler)}
 	for _, f := range change {
 		f(&config)
@@ -69,7 +71,7 @@ func checkPath(path string) error {
 func (h *host) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
-		return &peer{Conn: conn, pid: os.Getpid(), uid: os.Getuid(), gid: os.Getgid()}, nil
+		return &peer{Conn: conn, pid: os.Getpid(), uid: int(h.uid.Load()), gid: os.Getgid()}, nil
 	case <-h.ended:
 		return nil, net.ErrClosed
 	}

@@ -107,6 +107,8 @@ type client struct {
 	Token   string    `json:"token,omitempty"`
 	Shared  bool      `json:"shared,omitempty"`
 	Permits int       `json:"permits,omitempty"`
+
+	peer *peer
 }
 
 func (a *Agent) who(r *request) (any, error) {
@@ -126,6 +128,9 @@ func (a *Agent) who(r *request) (any, error) {
 		return nil, err
 	}
 	answer := census{Contenders: []contender{}, Clients: a.clients(place{path, of > 0})}
+	for i, one := range answer.Clients {
+		answer.Clients[i].Command = one.peer.command(r.peer)
+	}
 	host, _ := os.Hostname()
 	for _, c := range all {
 		answer.Contenders = append(answer.Contenders, contender{
