@@ -26,7 +26,7 @@ import (
 type Config struct {
 	Label   string             // the label of the registry, by which the agent finds itself in a queue
 	Lease   time.Duration      // how long a hold lasts that its client does not renew
-	Clients int                // the number of connections at the same time, at most
+	Clients int                // how many connections of one user can hold or wait
 	Check   func(string) error // returns an error for a path that the store refuses
 	Allow   *Rules             // which processes may use which paths; nil if every process that can connect may use all
 	Secret  string             // what requests have to present as a bearer token; "" if they need none
@@ -47,12 +47,12 @@ type Agent struct {
 	evicted context.Context // ends when the remaining holds have to end
 	evict   context.CancelFunc
 
-	connections atomic.Int64
-	renewals    atomic.Int64 // the serial of the newest renewal; it starts with the time of day, above the serials of earlier agents
+	renewals atomic.Int64 // the serial of the newest renewal; it starts with the time of day, above the serials of earlier agents
 
 	mu     sync.Mutex // guards the fields below; never locked during a call of the registry
 	holds  map[string]*hold
 	places map[place]map[*seat]bool
+	users  map[int]int // the number of connections of each user
 }
 
 // A place is a lock, or a semaphore. A semaphore and a lock at the same path are independent.
@@ -72,7 +72,10 @@ type seat struct {
 
 // New returns an agent for the locks of a registry. The registry is the agent's: [Agent.Shutdown] closes it.
 func New(locks *tier.Registry, config Config) *Agent {
-	a := &Agent{config: config, locks: locks, clock: clock.New(), holds: make(map[string]*hold), places: make(map[place]map[*seat]bool)}
+	a := &Agent{
+		config: config, locks: locks, clock: clock.New(),
+		holds: make(map[string]*hold), places: make(map[place]map[*seat]bool), users: make(map[int]int),
+	}
 	a.renewals.Store(time.Now().UnixMicro())
 	a.evicted, a.evict = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
@@ -116,13 +119,30 @@ func (a *Agent) Serve(l net.Listener) error {
 	return err
 }
 
-func (a *Agent) count(_ net.Conn, state http.ConnState) {
+// count counts the connections of each user, and closes those beyond twice the limit: they would use up the descriptors of the agent. Up to
+// there a user who can get no new hold can still renew and release.
+func (a *Agent) count(conn net.Conn, state http.ConnState) {
+	p := conn.(*peer)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch state {
 	case http.StateNew:
-		a.connections.Add(1)
+		a.users[p.uid]++
+		if a.users[p.uid] > 2*a.config.Clients {
+			conn.Close() // the server then counts it as closed
+		}
 	case http.StateClosed, http.StateHijacked:
-		a.connections.Add(-1)
+		if a.users[p.uid]--; a.users[p.uid] == 0 {
+			delete(a.users, p.uid)
+		}
 	}
+}
+
+// full reports whether the user of a client has too many connections for another hold.
+func (a *Agent) full(p *peer) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.users[p.uid] > a.config.Clients
 }
 
 // Shutdown refuses new holds, ends the waits, and returns when all holds have ended and the registry is closed. When ctx ends, Shutdown
@@ -182,16 +202,17 @@ type status struct {
 	Lease       int64 `json:"lease_ms"`
 	Holds       int   `json:"holds"`
 	Waiting     int   `json:"waiting"`
-	Connections int64 `json:"connections"`
+	Connections int   `json:"connections"`
 }
 
 func (a *Agent) status(*request) (any, error) {
-	s := status{
-		Version: 1, condition: a.condition(), PID: os.Getpid(), Lease: a.config.Lease.Milliseconds(), Connections: a.connections.Load(),
-	}
+	s := status{Version: 1, condition: a.condition(), PID: os.Getpid(), Lease: a.config.Lease.Milliseconds()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.Holds = len(a.holds)
+	for _, n := range a.users {
+		s.Connections += n
+	}
 	for _, seats := range a.places {
 		for one := range seats {
 			if one.hold == nil {

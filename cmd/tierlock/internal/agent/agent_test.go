@@ -361,22 +361,40 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// A full agent refuses new holds alone. If it refused renewals, all clients would lose their holds.
-func TestFullAgentRenewsAndReleases(t *testing.T) {
+// A user with too many connections gets no new hold, but keeps the holds that it has. Other users are not affected.
+func TestUserWithTooManyConnectionsRenewsAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHost(t, memlock.NewServer(), nil, func(c *Config) { c.Clients = 2 })
+		const limit = 5
+		h := newHost(t, memlock.NewServer(), nil, func(c *Config) { c.Clients = limit })
+		h.uid.Store(1000)
 		p := h.program(t, "a")
 		hold := need.Get(p.Mutex(report).Acquire(t.Context()))(t)
-		for range 2 { // more connections than the agent may have
-			defer need.Get(h.dial(t.Context()))(t).Close()
+		connect := func(n int) (refused int) {
+			for range n {
+				conn := need.Get(h.dial(t.Context()))(t)
+				t.Cleanup(func() { conn.Close() })
+				synctest.Wait()
+				conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+				if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+					refused++
+				}
+			}
+			return refused
 		}
-		time.Sleep(3 * lease)
-		need.OK(t, hold.Err())
+		need.Equal(t, "connections that are refused", connect(limit), 0)
+		for range 8 {
+			time.Sleep(lease / 3)
+			need.OK(t, hold.Err())
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := p.Mutex("/other").Acquire(ctx)
-		need.WantMention(t, err, "raise -clients")
+		need.WantMention(t, err, "this user has more than 5 connections; raise -clients")
 		need.OK(t, hold.Release())
+
+		need.That(t, "more than twice the limit is accepted", connect(2*limit) > 0)
+		h.uid.Store(1001)
+		need.OK(t, need.Get(h.program(t, "b").Mutex("/other").Acquire(t.Context()))(t).Release())
 	})
 }
 

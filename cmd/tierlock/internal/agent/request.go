@@ -42,10 +42,10 @@ func (a *Agent) serving(handle func(http.ResponseWriter, *request) error) http.H
 		switch given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); {
 		case a.config.Secret != "" && subtle.ConstantTimeCompare([]byte(given), []byte(a.config.Secret)) != 1:
 			err = &failure{http.StatusForbidden, "forbidden", errors.New("the token of the request is missing or wrong")}
-		case r.URL.Path == "/v1/hold" && a.connections.Load() > int64(a.config.Clients): // renewals and releases are never refused for this
+		case r.URL.Path == "/v1/hold" && a.full(req.peer): // renewals and releases are never refused for this
 			w.Header().Set("Connection", "close")
 			err = &failure{http.StatusTooManyRequests, "too_many",
-				fmt.Errorf("the agent has its %d connections; raise -clients, or close connections that are not needed", a.config.Clients)}
+				fmt.Errorf("this user has more than %d connections; raise -clients, or close connections that are not needed", a.config.Clients)}
 		default:
 			err = handle(w, req)
 		}

@@ -78,7 +78,7 @@ func (o *agentOptions) flags(flags *flag.FlagSet) {
 	duration(flags, &o.session, "session", "`timeout` of the session to ask the servers for (default 15s)", true)
 	duration(flags, &o.lease, "lease", "`time` after which a hold ends that is not renewed (default: a third of -session)", true)
 	duration(flags, &o.grace, "grace", "`time` for the clients to release when the agent ends (default 10s)", false)
-	number(flags, &o.clients, "clients", "`number` of connections at the same time (default 4096)")
+	number(flags, &o.clients, "clients", "`number` of connections that one user can have at the same time (default 4096)")
 	flags.BoolVar(&o.verbose, "v", o.verbose, "print each request that is refused")
 }
 
