@@ -359,6 +359,7 @@ func (s *Server) changeLocked(path string, f func(*place)) queue.Removal {
 		f(p)
 		if p.gone {
 			removal = queue.Removed
+			p.expiry.Stop()
 			s.tellLocked(p, queue.View{ID: p.ID, Token: p.Token})
 		}
 		if p.gone || p.Contender != before {
@@ -366,6 +367,9 @@ func (s *Server) changeLocked(path string, f func(*place)) queue.Removal {
 		}
 		return p.gone
 	})
+	if len(s.queues[path]) == 0 {
+		delete(s.queues, path)
+	}
 	s.settleLocked(path)
 	return removal
 }

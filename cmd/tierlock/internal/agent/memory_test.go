@@ -55,7 +55,7 @@ func TestMemoryOfAnIdleClient(t *testing.T) {
 	}
 }
 
-// The agent and its clients keep nothing of a path that is not used any more. The limit leaves room for what the store keeps here.
+// The agent, its clients and the store in memory keep nothing of a path that is not used any more. The rest is noise of the measurement.
 func TestPathsThatWereUsedOnceNeedNoMemory(t *testing.T) {
 	locks := dial(t, serve(t, leaseOfTests))
 	use := func(from, to int) {
@@ -68,5 +68,5 @@ func TestPathsThatWereUsedOnceNeedNoMemory(t *testing.T) {
 	use(500, 4500)
 	each := (inUse() - before) / 4000
 	t.Logf("%d bytes per path", each)
-	need.That(t, fmt.Sprintf("%d bytes per path are left", each), each < 1<<10)
+	need.That(t, fmt.Sprintf("%d bytes per path are left", each), each < 200)
 }
