@@ -402,15 +402,50 @@ func TestUserWithTooManyConnectionsRenewsAndReleases(t *testing.T) {
 func TestHoldBelongsToItsProcess(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
 		hold := s.acquire(s.a)
-		id := s.one.ids()[0]
-		post := need.Get(http.NewRequest(http.MethodPost, "/", nil))(t)
-		thief := &request{Request: post, peer: &peer{pid: 1, uid: 0}, query: map[string][]string{"id": {id}}}
-		for name, handle := range map[string]func(*request) (any, error){"renew": s.one.agent.renew, "release": s.one.agent.release} {
+		agent, id := s.one.agent, s.one.ids()[0]
+		for name, handle := range map[string]func(*request) (any, error){
+			"renew": agent.renew, "release": agent.release, "listen": agent.listen, "downgrade": agent.downgrade,
+			"save": agent.save, "forget": agent.forget,
+		} {
+			post := need.Get(http.NewRequest(http.MethodPost, "/", strings.NewReader("")))(t)
+			thief := &request{Request: post, peer: &peer{pid: 1, uid: 0}, query: map[string][]string{"id": {id}}}
+			if name == "listen" {
+				thief.query["for"] = []string{"revoke"}
+			}
 			_, err := handle(thief)
+			need.Must(t, fmt.Sprintf("%s by another process has no error", name), err != nil)
 			need.Equal(t, name+" by another process", describe(err).code, "forbidden")
 		}
 		need.OK(t, hold.Err())
 		need.OK(t, hold.Release())
+	})
+}
+
+// A client that sends a part of a request, and stays, keeps no other client from its lock, and gets none.
+func TestPartOfARequestTakesNoLock(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		id := s.rawHold("/other")
+		for _, part := range []string{
+			"", "POST /v1/hold?path=" + report,
+			"POST /v1/hold?path=" + report + " HTTP/1.1\r\nHost: agent\r\n",
+			"POST /v1/hold?path=" + report + " HTTP/1.1\r\nHost: agent\r\nContent-Length: 1000000000\r\n\r\n",
+			"POST /v1/hold?path=" + report + " HTTP/1.1\r\nHost: agent\r\nTransfer-Encoding: chunked\r\n\r\n40000000\r\na",
+			"PUT /v1/value?id=" + id + " HTTP/1.1\r\nHost: agent\r\nContent-Length: 9\r\n\r\nabc",
+			"POST /v1/renew?id=" + id + " HTTP/1.1\r\nHost: agent\r\nContent-Length: 1000000000\r\n\r\nabc",
+		} {
+			conn := need.Get(s.one.dial(s.Context()))(t)
+			defer conn.Close()
+			go io.Copy(io.Discard, conn)
+			_, err := io.WriteString(conn, part)
+			need.OK(t, err)
+			synctest.Wait()
+		}
+		begun := time.Now()
+		need.Equal(t, "clients at the lock", s.one.left(place{report, false}), 0)
+		need.OK(t, s.acquire(s.a).Release())
+		status, answer := s.ask(http.MethodPost, "/v1/release?id="+id, "")
+		need.Equal(t, "status of the release: "+answer, status, http.StatusOK)
+		need.Between(t, "the wait of the others", time.Since(begun), 0, 20*time.Millisecond)
 	})
 }
 
@@ -455,6 +490,7 @@ func TestAllowFileDecidesWhoMayUseWhat(t *testing.T) {
 		allowed  bool
 	}{
 		{1000, 1, "/jobs/a", true}, {1000, 1, "/jobs/a/b", false}, {1000, 1, "/deep/a/b", true}, {1000, 1, "/deep", false},
+		{1000, 1, "/web/../deep/a", false}, {1000, 1, "/deep/../web/a", true}, {1000, 1, "/deep//a", true}, {1000, 1, "deep/a", false},
 		{1001, 33, "/web/a/b", true}, {1001, 1, "/web/a", false}, {1001, 1, "/public/a", true}, {1001, 1, "/jobs/a", false},
 		{0, 0, "/jobs/a/b", true},
 	} {

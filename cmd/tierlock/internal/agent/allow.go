@@ -82,14 +82,15 @@ func (r *rule) allows(p *peer, at string) bool {
 	return true
 }
 
+// matches reports whether the pattern matches the path as the store takes it: to a store, /a/../b is not /b.
 func matches(pattern, at string) bool {
 	above, deep := strings.CutSuffix(pattern, "/**")
 	if !deep {
 		ok, _ := path.Match(pattern, at)
 		return ok
 	}
-	for ; at != "/" && at != "."; at = path.Dir(at) {
-		if ok, _ := path.Match(cmp.Or(above, "/"), path.Dir(at)); ok {
+	for end := strings.LastIndexByte(at, '/'); end >= 0; end = strings.LastIndexByte(at[:end], '/') {
+		if ok, _ := path.Match(cmp.Or(above, "/"), cmp.Or(at[:end], "/")); ok {
 			return true
 		}
 	}
