@@ -234,7 +234,8 @@ func (a *Agent) clients(at place) []client {
 	all := []client{}
 	for _, one := range seats {
 		c := client{
-			PID: one.peer.pid, UID: one.peer.uid, Label: one.label, Since: one.since.UTC(), Holds: one.hold != nil, Shared: one.reads, peer: one.peer,
+			PID: one.peer.pid, UID: one.peer.uid, Label: one.label, Since: one.since.UTC(),
+			Holds: one.hold != nil, Shared: one.reads, peer: one.peer,
 		}
 		if c.Holds {
 			tokens := one.hold.tokens()
