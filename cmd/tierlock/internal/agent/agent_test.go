@@ -451,9 +451,11 @@ func TestPartOfARequestTakesNoLock(t *testing.T) {
 
 // A command line can have secrets.
 func TestCommandLineIsShownToItsUserAndToOperatorsAlone(t *testing.T) {
-	if (&peer{pid: os.Getpid()}).command(&peer{}) == "" {
+	command := (&peer{pid: os.Getpid()}).command(&peer{})
+	if command == "" {
 		t.Skip("this system does not show command lines")
 	}
+	command = command[:min(len(command), 20)]
 	onTwoHosts(t, func(s *scene) {
 		for asker, shown := range map[int]bool{0: true, os.Getuid(): true, 77777: true, 77778: false, -1: false} {
 			s.one.uid.Store(77777)
@@ -464,7 +466,7 @@ func TestCommandLineIsShownToItsUserAndToOperatorsAlone(t *testing.T) {
 			_, refusal := s.ask(http.MethodPost, "/v1/hold?wait=10ms&path="+report, "")
 			need.WantMention(t, errors.New(refusal), "held on this host by process")
 			for _, answer := range []string{who, refusal} {
-				need.Equal(t, fmt.Sprintf("user %d sees the command: %s", asker, answer), strings.Contains(answer, "agent.test"), shown)
+				need.Equal(t, fmt.Sprintf("user %d sees the command: %s", asker, answer), strings.Contains(answer, command), shown)
 			}
 			s.one.uid.Store(77777)
 			need.OK(t, hold.Release())

@@ -388,48 +388,59 @@ func (h *hold) notify(name string) {
 	}
 }
 
-// heed makes the client listen for an event from now on.
-func (h *hold) heed(name string) {
+// heed makes the client listen for events from now on.
+func (h *hold) heed(names []string) {
 	h.mu.Lock()
-	known := h.heeds[name]
-	h.heeds[name] = true
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return h.heeds[name] })
+	for _, name := range names {
+		h.heeds[name] = true
+	}
 	h.mu.Unlock()
-	if known {
+	if len(names) == 0 {
 		return
 	}
-	for _, raised := range signals(h.held(), name) {
-		go func() {
-			select {
-			case <-raised:
-				if name == "revoke" {
-					h.yield()
-				}
-				h.notify(name)
-			case <-h.over:
-			}
-		}()
+	for _, grant := range grantsOf(h.held()) {
+		var contended, revoked <-chan struct{}
+		if slices.Contains(names, "contended") {
+			contended = grant.Contended().C()
+		}
+		if slices.Contains(names, "revoke") {
+			revoked = grant.RevokeRequested()
+		}
+		go h.pass(contended, revoked)
 	}
-	if name == "contended" && h.agent.waits(h) {
-		h.notify(name)
+	if slices.Contains(names, "contended") && h.agent.waits(h) {
+		h.notify("contended")
 	}
 }
 
-// signals returns the channels that are closed when other hosts want what t holds. Permits have none. Hold.Contended and
-// Hold.RevokeRequested would also end the local hand-off, but the hand-off budget is for all clients of the host together.
-func signals(t tenure, name string) (all []<-chan struct{}) {
+// pass sends the events of one lock to the client. Each channel is closed when other hosts want the lock; nil is for an event for which the
+// client does not listen.
+func (h *hold) pass(contended, revoked <-chan struct{}) {
+	for contended != nil || revoked != nil {
+		select {
+		case <-contended:
+			contended = nil
+			h.notify("contended")
+		case <-revoked:
+			revoked = nil
+			h.yield()
+			h.notify("revoke")
+		case <-h.over:
+			return
+		}
+	}
+}
+
+// grantsOf returns the grants of the locks of t. Permits have none. Hold.Contended and Hold.RevokeRequested would also end the local
+// hand-off, but the hand-off budget is for all clients of the host together.
+func grantsOf(t tenure) []second.Grant {
 	guard, ok := t.(tier.Guard)
 	if !ok {
 		return nil
 	}
 	of, _ := tier.GuardOf(guard) // after an error, the client has released meanwhile
-	for _, grant := range of.Grants {
-		if name == "revoke" {
-			all = append(all, grant.RevokeRequested())
-		} else {
-			all = append(all, grant.Contended().C())
-		}
-	}
-	return all
+	return of.Grants
 }
 
 // yield makes the next release give the lock to the host that has asked for it, since the client may release for that host.
@@ -457,9 +468,7 @@ func (a *Agent) waits(h *hold) bool {
 func (h *hold) stream(ctx context.Context, w http.ResponseWriter) (read bool) {
 	a, s := h.agent, newStream(w, h.agent.margin())
 	lost := lossOf(h.held())
-	for _, name := range h.wish.listen {
-		h.heed(name)
-	}
+	h.heed(h.wish.listen)
 	first := h.tokens()
 	first.Serial = h.serial
 	first.Event, first.ID, first.Valid, first.Renew = "acquired", h.id, a.validity().Milliseconds(), a.renewal()
@@ -626,9 +635,7 @@ func (a *Agent) listen(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		h.heed(name)
-	}
+	h.heed(names)
 	return struct{}{}, nil
 }
 

@@ -25,7 +25,7 @@ func TestMemoryOfAnIdleClient(t *testing.T) {
 	const clients, most = 500, 64 << 10 // without the race detector, a client needs about half of it
 	for what, request := range map[string]string{
 		"idle connection": "GET /v1/status", "waiting": "POST /v1/hold?path=/a", "holding": "POST /v1/hold?path=/a&permits=1&of=1000",
-		"holding a path of its own": "POST /v1/hold?path=/p/%d",
+		"holding a path of its own": "POST /v1/hold?path=/p/%d", "listening": "POST /v1/hold?listen=contended,revoke&path=/p/%d",
 	} {
 		t.Run(what, func(t *testing.T) {
 			socket := strings.TrimPrefix(serve(t, leaseOfTests), "unix:")
