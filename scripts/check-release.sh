@@ -26,7 +26,7 @@ publish() {
 	git archive "HEAD${1:+:$1}" -- . "${excluded[@]}" | tar -x -C "$copy"
 	(
 		cd "$copy"
-		for other in "$root" "$root"/{etcdlock,mysqllock,pglock,redislock}; do
+		for other in "$root" "$root"/{contrib/tierprom,etcdlock,mysqllock,pglock,redislock}; do
 			if grep -q "^\s*$other v0.0.0" go.mod; then go mod edit -dropreplace "$other" -require "$other@$version"; fi
 		done
 		if grep -q '^replace' go.mod; then echo "$module has a replace: it cannot be installed by its version" >&2; exit 1; fi
@@ -42,7 +42,7 @@ publish() {
 	echo "{\"Version\":\"$version\"}" >"$at/$version.info"
 }
 
-for dir in "" etcdlock mysqllock pglock redislock cmd/tierlock $(git ls-files 'contrib/*/go.mod' | xargs -r -n1 dirname); do publish "$dir"; done
+for dir in "" etcdlock mysqllock pglock redislock $(git ls-files 'contrib/*/go.mod' | xargs -r -n1 dirname) cmd/tierlock; do publish "$dir"; done
 
 echo "go install $root/cmd/tierlock@$version"
 go install "$root/cmd/tierlock@$version"

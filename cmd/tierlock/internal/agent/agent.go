@@ -47,6 +47,10 @@ type Agent struct {
 	evicted context.Context // ends when the remaining holds have to end
 	evict   context.CancelFunc
 
+	waiting  atomic.Int64 // requests that wait for a hold
+	ends     record
+	failures throttle     // of log lines about holds that have ended without a release
+	refusals throttle     // of log lines about refused holds
 	renewals atomic.Int64 // the serial of the newest renewal; it starts with the time of day, above the serials of earlier agents
 
 	mu     sync.Mutex // guards the fields below; never locked during a call of the registry
@@ -76,6 +80,7 @@ func New(locks *tier.Registry, config Config) *Agent {
 		config: config, locks: locks, clock: clock.New(),
 		holds: make(map[string]*hold), places: make(map[place]map[*seat]bool), users: make(map[int]int),
 	}
+	a.failures.most, a.failures.what, a.refusals.most = 20, leftOut, 1
 	a.renewals.Store(time.Now().UnixMicro())
 	a.evicted, a.evict = context.WithCancel(context.Background())
 	mux := http.NewServeMux()
@@ -201,24 +206,19 @@ type status struct {
 	PID         int   `json:"pid"`
 	Lease       int64 `json:"lease_ms"`
 	Holds       int   `json:"holds"`
-	Waiting     int   `json:"waiting"`
+	Waiting     int64 `json:"waiting"`
 	Connections int   `json:"connections"`
 }
 
 func (a *Agent) status(*request) (any, error) {
-	s := status{Version: 1, condition: a.condition(), PID: os.Getpid(), Lease: a.config.Lease.Milliseconds()}
+	s := status{
+		Version: 1, condition: a.condition(), PID: os.Getpid(), Lease: a.config.Lease.Milliseconds(), Waiting: a.waiting.Load(),
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.Holds = len(a.holds)
 	for _, n := range a.users {
 		s.Connections += n
-	}
-	for _, seats := range a.places {
-		for one := range seats {
-			if one.hold == nil {
-				s.Waiting++
-			}
-		}
 	}
 	return s, nil
 }

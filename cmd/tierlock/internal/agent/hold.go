@@ -177,13 +177,15 @@ func (a *Agent) hold(w http.ResponseWriter, r *request) error {
 	ctx, done := r.peer.attend(r.Context())
 	defer done()
 	seats := a.sit(&want, r.peer)
+	a.waiting.Add(1)
 	got, err := want.acquire(ctx, a.locks)
+	a.waiting.Add(-1)
 	if err != nil {
 		a.rise(seats)
 		return a.explain(err, want.permits > 0, r.peer)
 	}
 	h := a.begin(&want, r.peer, seats, got)
-	defer h.end(true) // whatever happens here, the lock is not kept
+	defer func() { h.end(h.reason(ctx)) }() // whatever happens here, the lock is not kept
 	if err := h.settleIn(ctx); err != nil {
 		return err
 	}
@@ -191,6 +193,24 @@ func (a *Agent) hold(w http.ResponseWriter, r *request) error {
 		h.outlast(ctx)
 	}
 	return nil
+}
+
+// reason returns why the hold ends that its client does not release. ctx is from [peer.attend].
+func (h *hold) reason(ctx context.Context) reason {
+	select {
+	case <-h.over:
+		return released // it has ended already, and its reason is recorded
+	default:
+	}
+	switch {
+	case h.agent.evicted.Err() != nil || errors.Is(h.held().Err(), tier.ErrLost):
+		return gone
+	case h.expired(): // the client may close its connection because of that
+		return notRenewed
+	case errors.Is(context.Cause(ctx), errDied) || h.peer.exits():
+		return died
+	}
+	return hungUp
 }
 
 // outlast waits until the client cannot count on the hold any more. The client does not read its stream, so it would not learn of an
@@ -519,9 +539,12 @@ func lossOf(t tenure) <-chan struct{} {
 // renewal returns how often a client should renew, in milliseconds.
 func (a *Agent) renewal() int64 { return max((a.validity() / 3).Milliseconds(), 1) }
 
-// end ends the hold, once. Unless it is settled, the next owner gets a higher token. end returns the result of the release.
-func (h *hold) end(unsettled bool) error {
+// end ends the hold, once. Unless the client declares that all its writes were answered, the next owner gets a higher token. end returns
+// the result of the release.
+func (h *hold) end(why reason) error {
+	first := false
 	h.ending.Do(func() {
+		first = true
 		h.agent.mu.Lock()
 		delete(h.agent.holds, h.id)
 		h.agent.mu.Unlock()
@@ -530,7 +553,7 @@ func (h *hold) end(unsettled bool) error {
 		defer h.changing.Unlock()
 		h.ended = true
 		held := h.held()
-		if doubtful, ok := held.(interface{ ReleaseUnsettled() error }); ok && unsettled {
+		if doubtful, ok := held.(interface{ ReleaseUnsettled() error }); ok && why != released {
 			h.err = doubtful.ReleaseUnsettled()
 		} else {
 			h.err = held.Release()
@@ -538,6 +561,12 @@ func (h *hold) end(unsettled bool) error {
 		close(h.over)
 	})
 	<-h.over
+	if first {
+		if errors.Is(h.err, tier.ErrLost) {
+			why = gone
+		}
+		h.agent.ended(h, why)
+	}
 	return h.err
 }
 
@@ -604,9 +633,13 @@ func (a *Agent) renew(r *request) (any, error) {
 var errNoLease = errors.New("the session of the agent in the store was not renewed for a while")
 
 func (a *Agent) release(r *request) (any, error) {
-	id, unsettled := r.text("id"), r.text("unsettled")
-	if unsettled != "" && unsettled != "1" {
-		r.wrong("unsettled is %q; want 1, or nothing", unsettled)
+	id, why := r.text("id"), released
+	switch word := r.text("unsettled"); word {
+	case "":
+	case "1":
+		why = unsettled
+	default:
+		r.wrong("unsettled is %q; want 1, or nothing", word)
 	}
 	err := r.check()
 	if err != nil {
@@ -617,10 +650,10 @@ func (a *Agent) release(r *request) (any, error) {
 		return nil, err
 	}
 	if h.expired() { // the client had to stop before, so this is no clean release
-		unsettled = "1"
+		why = notRenewed
 		err = second.Lost(second.ByLease, "the hold was not renewed for %v", a.config.Lease)
 	}
-	return struct{}{}, cmp.Or(err, h.end(unsettled == "1"))
+	return struct{}{}, cmp.Or(err, h.end(why))
 }
 
 func (a *Agent) listen(r *request) (any, error) {

@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -92,6 +96,25 @@ func (p *peer) watch(died func()) (unwatch func()) {
 		file.Close()
 		<-ended
 	}
+}
+
+// exits reports whether the process has ended, or is about to end. A process that dies closes its connections a little earlier than it
+// ends, but later than the kernel sets the flag PF_EXITING.
+func (p *peer) exits() bool {
+	if p.pid == 0 || p.pid == os.Getpid() {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	if err != nil { // it has ended, or the agent may not see it
+		return errors.Is(unix.Kill(p.pid, 0), unix.ESRCH)
+	}
+	const flag, exiting = 6, 0x4 // the place of the flags behind the name of the program, which can contain anything
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) <= flag {
+		return false
+	}
+	flags, _ := strconv.ParseUint(fields[flag], 10, 64)
+	return flags&exiting != 0
 }
 
 // open returns a descriptor of the process that becomes readable when the process ends.

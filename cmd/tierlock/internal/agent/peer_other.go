@@ -10,3 +10,6 @@ func (p *peer) groups() []uint32 { return nil }
 
 // watch watches nothing. The end of the connection is the only sign that the client has ended.
 func (p *peer) watch(func()) (unwatch func()) { return func() {} }
+
+// exits cannot find out whether the process has ended.
+func (p *peer) exits() bool { return false }

@@ -43,6 +43,10 @@ func (a *Agent) serving(handle func(http.ResponseWriter, *request) error) http.H
 		case a.config.Secret != "" && subtle.ConstantTimeCompare([]byte(given), []byte(a.config.Secret)) != 1:
 			err = &failure{http.StatusForbidden, "forbidden", errors.New("the token of the request is missing or wrong")}
 		case r.URL.Path == "/v1/hold" && a.full(req.peer): // renewals and releases are never refused for this
+			if a.refusals.take(a.config.Logger) {
+				a.config.Logger.Warn("agent: a user has all its connections, and gets no new holds; raise -clients, or close connections that "+
+					"are not needed", "client", req.peer, "clients", a.config.Clients)
+			}
 			w.Header().Set("Connection", "close")
 			err = &failure{http.StatusTooManyRequests, "too_many",
 				fmt.Errorf("this user has more than %d connections; raise -clients, or close connections that are not needed", a.config.Clients)}

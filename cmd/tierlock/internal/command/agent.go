@@ -16,7 +16,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/agent"
+	"github.com/tierlock/tierlock/contrib/tierprom"
 )
 
 // The type agentOptions has the flags of agent.
@@ -29,6 +32,8 @@ type agentOptions struct {
 	lease   time.Duration // 0: a third of the session
 	grace   time.Duration
 	clients int
+	metrics string
+	paths   []string
 	verbose bool
 }
 
@@ -50,6 +55,9 @@ Who may connect may use every lock, unless -allow gives a file with users, group
   gid:33   /web/**
 
 A gid: is any group of the process. Only on Linux does the agent know users and groups.
+
+-metrics 127.0.0.1:9464 serves metrics for Prometheus at /metrics. They name no path: -metrics-path
+'/jobs/*', once per pattern, makes a label of all paths that match.
 
 A client keeps its hold by a renewal, and loses it when it was not renewed for -lease. If the agent ends,
 crashes or hangs, the holds of all its clients end before the store gives their locks to another host.
@@ -79,7 +87,12 @@ func (o *agentOptions) flags(flags *flag.FlagSet) {
 	duration(flags, &o.lease, "lease", "`time` after which a hold ends that is not renewed (default: a third of -session)", true)
 	duration(flags, &o.grace, "grace", "`time` for the clients to release when the agent ends (default 10s)", false)
 	number(flags, &o.clients, "clients", "`number` of connections that one user can have at the same time (default 4096)")
-	flags.BoolVar(&o.verbose, "v", o.verbose, "print each request that is refused")
+	flags.StringVar(&o.metrics, "metrics", o.metrics, "`address` to serve metrics at, such as 127.0.0.1:9464 (default: none)")
+	flags.Func("metrics-path", "`pattern` of paths that are one label of metrics; can be given several times", func(pattern string) error {
+		o.paths = append(o.paths, pattern)
+		return nil
+	})
+	flags.BoolVar(&o.verbose, "v", o.verbose, "print each request that is refused, and each hold that ends")
 }
 
 func (o *agentOptions) run(ctx context.Context, in *invocation) error {
@@ -90,6 +103,13 @@ func (o *agentOptions) run(ctx context.Context, in *invocation) error {
 	if err != nil {
 		return err
 	}
+	metrics, page, err := o.openMetrics()
+	if err != nil {
+		return err
+	}
+	if page != nil {
+		defer page.Close()
+	}
 	l, err := o.open()
 	if err != nil {
 		return err
@@ -97,11 +117,22 @@ func (o *agentOptions) run(ctx context.Context, in *invocation) error {
 	defer l.Close()
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	locks, err := in.dial(ctx, Options{Session: o.session, Label: agentLabel, Logger: config.Logger})
+	options := Options{Session: o.session, Label: agentLabel, Logger: config.Logger}
+	if metrics != nil {
+		observer := metrics.Observer()
+		options.Observer = &observer
+	}
+	locks, err := in.dial(ctx, options)
 	if err != nil {
 		return err
 	}
 	a := agent.New(locks.Registry, config)
+	if metrics != nil {
+		server := a.MetricsServer(metrics)
+		go server.Serve(page) // ends with Close
+		defer server.Close()
+		in.say("serving metrics at http://%s/metrics", page.Addr())
+	}
 	served := make(chan error, 1)
 	go func() { served <- a.Serve(l) }()
 	in.say("serving the locks of %s at %s", in.store.Name, o.listen)
@@ -161,6 +192,26 @@ func (o *agentOptions) config(in *invocation) (agent.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// The method openMetrics begins to listen for scrapers. Without -metrics it returns nil.
+func (o *agentOptions) openMetrics() (*tierprom.Metrics, net.Listener, error) {
+	if o.metrics == "" {
+		if len(o.paths) > 0 {
+			return nil, nil, usageError("-metrics-path needs -metrics")
+		}
+		return nil, nil, nil
+	}
+	metrics, err := tierprom.New(tierprom.WithPaths(o.paths...))
+	if err != nil {
+		return nil, nil, usageError("-metrics-path: %w", err)
+	}
+	l, err := net.Listen("tcp", o.metrics)
+	if err != nil {
+		return nil, nil, usageError("-metrics: %w", err)
+	}
+	const scrapers = 16 // connections at the same time
+	return metrics, netutil.LimitListener(l, scrapers), nil
 }
 
 // open begins to listen.

@@ -81,6 +81,27 @@ type Options struct {
 	Session time.Duration // for how long a lock stays taken after its process has died
 	Label   string        // the label that other processes see in the queue
 	Logger  *slog.Logger  // never nil when a store gets it
+	// Observer is of all locks; nil if there is none. [Options.Locks] and [Options.Registry] contain it.
+	Observer *tier.Observer
+}
+
+// Locks returns the options of all locks.
+func (o Options) Locks() (all []tier.Option) {
+	if o.Observer != nil {
+		all = append(all, tier.WithObserver(*o.Observer))
+	}
+	return all
+}
+
+// Registry returns the options of a registry. A lazy start is enough, because the server has answered, and doctor shows what is missing.
+func (o Options) Registry(margin time.Duration) []tier.RegistryOption {
+	all := []tier.RegistryOption{
+		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin), tier.WithLazyStart(),
+	}
+	for _, one := range o.Locks() {
+		all = append(all, one)
+	}
+	return all
 }
 
 // A Locks has the locks of a store over one connection.

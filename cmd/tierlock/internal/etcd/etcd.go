@@ -18,7 +18,6 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/etcdlock"
-	"github.com/tierlock/tierlock/tier"
 )
 
 // Store describes etcd to the command.
@@ -68,11 +67,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 		return nil, a.TLS.Advise(err)
 	}
 	margin := o.Session / 3
-	opts := []tier.RegistryOption{
-		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
-	}
-	locks, err := etcdlock.New(ctx, client, opts...)
+	locks, err := etcdlock.New(ctx, client, o.Registry(margin)...)
 	if err != nil {
 		client.Close()
 		return nil, err

@@ -99,7 +99,11 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	if err := command.Answer(ctx, refused, func() error { return c.ask(ctx, "status", &status) }); err != nil {
 		return nil, fmt.Errorf("connect to the agent at %s: %w", path, err)
 	}
-	locks, err := agentlock.Dial(ctx, "unix:"+path, tier.WithLabel(o.Label), tier.WithLogger(o.Logger))
+	opts := []tier.RegistryOption{tier.WithLabel(o.Label), tier.WithLogger(o.Logger)}
+	for _, one := range o.Locks() {
+		opts = append(opts, one)
+	}
+	locks, err := agentlock.Dial(ctx, "unix:"+path, opts...)
 	if err != nil {
 		c.CloseIdleConnections()
 		return nil, err

@@ -17,7 +17,6 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/mysqllock"
-	"github.com/tierlock/tierlock/tier"
 )
 
 // Store describes MySQL and MariaDB to the command.
@@ -112,11 +111,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 		return nil, fmt.Errorf("database %s has no tierlock tables; run tierlock migrate or mysqllock.Migrate", config.DBName)
 	}
 	margin := o.Session / 3
-	opts := []tier.RegistryOption{
-		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
-	}
-	locks, err := mysqllock.New(ctx, db, opts...)
+	locks, err := mysqllock.New(ctx, db, o.Registry(margin)...)
 	if err != nil {
 		db.Close()
 		return nil, err

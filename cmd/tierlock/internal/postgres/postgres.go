@@ -13,7 +13,6 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/pglock"
-	"github.com/tierlock/tierlock/tier"
 )
 
 // Store describes PostgreSQL to the command.
@@ -60,11 +59,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 			"tierlock schema", config.ConnConfig.Database)
 	}
 	margin := o.Session / 3
-	opts := []tier.RegistryOption{
-		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
-	}
-	locks, err := pglock.New(ctx, pool, opts...)
+	locks, err := pglock.New(ctx, pool, o.Registry(margin)...)
 	if err != nil {
 		pool.Close()
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/command"
 	"github.com/tierlock/tierlock/cmd/tierlock/internal/inspect"
 	"github.com/tierlock/tierlock/redislock"
-	"github.com/tierlock/tierlock/tier"
 )
 
 // Store describes Redis to the command.
@@ -105,11 +104,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 		return nil, err
 	}
 	margin := o.Session / 3
-	opts := []tier.RegistryOption{
-		tier.WithLabel(o.Label), tier.WithLogger(o.Logger), tier.WithLeaseTTL(o.Session), tier.WithLeaseMargin(margin),
-		tier.WithLazyStart(), // a lazy start is enough: the server has answered, and doctor shows what is missing
-	}
-	locks, err := redislock.New(ctx, client, opts...)
+	locks, err := redislock.New(ctx, client, o.Registry(margin)...)
 	if err != nil {
 		client.Close()
 		return nil, err

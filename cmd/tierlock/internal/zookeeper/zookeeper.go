@@ -43,7 +43,7 @@ func dial(ctx context.Context, a *command.Address, o command.Options) (*command.
 	if err != nil {
 		return nil, inFlags{err}
 	}
-	locks := tier.New(zknode.Tier(client))
+	locks := tier.New(zknode.Tier(client), o.Locks()...)
 	return &command.Locks{Registry: locks, Margin: client.LeaseMargin, Desk: zkinspect.Reader{Client: client}}, nil
 }
 
