@@ -20,6 +20,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/tierlock/tierlock/contrib/internal/slot"
 	"github.com/tierlock/tierlock/contrib/tierprom"
 	"github.com/tierlock/tierlock/internal/second"
@@ -86,7 +89,10 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	troubled, troubledPage := followed(t, stopping, metrics)
 	cut, cutPage := process(t, own, "/lost/*")
 	unseen, _ := process(t, shared)
-	p := startPrometheus(t, hasty(t), map[string]*httptest.Server{"healthy": healthyPage, "troubled": troubledPage, "cut": cutPage})
+	agent, agentPage := agentOf(t)
+	p := startPrometheus(t, hasty(t), map[string]*httptest.Server{
+		"healthy": healthyPage, "troubled": troubledPage, "cut": cutPage, "agent": agentPage,
+	})
 
 	acquire(t, healthy.Mutex("/elections/healthy"))
 	leader := acquire(t, troubled.Mutex("/elections/lost"))
@@ -112,6 +118,8 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		}
 	})
 	acquire(t, unseen.Mutex("/skipped/a"))
+	agent.ended.WithLabelValues("not_renewed").Add(10)
+	agent.connections.Set(100)
 	metrics.SlotEvent(slots.Event{Kind: slots.Skipped, Path: "/missed/a", Count: 2})
 	metrics.SlotEvent(slots.Event{Kind: slots.Started, Path: "/overdue/a", Next: time.Now()})
 	rule := slot.Rule{Log: slog.New(slog.DiscardHandler), OnSlot: metrics.Slot}
@@ -143,6 +151,8 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 		`alertname="TierlockNobodyRuns", path="/skipped/*"`,
 		`alertname="TierlockSlotMissed", path="/missed/*"`,
 		`alertname="TierlockSlotOverdue", path="/overdue/*"`,
+		`alertname="TierlockAgentNotRenewed", instance="agent"`,
+		`alertname="TierlockAgentFull", instance="agent"`,
 	}
 	for _, alert := range alerts {
 		p.eventually(t, fired(alert))
@@ -153,6 +163,28 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	}
 	p.wantRules(t, len(alerts))
 	p.wantDashboard(t)
+}
+
+// An agentMetrics has the metrics of the command tierlock agent that alerts use. A test of the agent compares the names.
+type agentMetrics struct {
+	ended       *prometheus.CounterVec
+	connections prometheus.Gauge
+}
+
+func agentOf(t *testing.T) (agentMetrics, *httptest.Server) {
+	t.Helper()
+	limit := prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_agent_connections_limit"})
+	m := agentMetrics{
+		prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tierlock_agent_ended_holds_total"}, []string{"reason"}),
+		prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_agent_connections"}),
+	}
+	limit.Set(100)
+	m.ended.WithLabelValues("not_renewed")
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(limit, m.ended, m.connections)
+	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}))
+	t.Cleanup(page.Close)
+	return m, page
 }
 
 // fired returns a query for the alerts with these labels that have fired at any time.

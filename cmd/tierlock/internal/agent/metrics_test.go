@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -180,6 +182,19 @@ func TestStoppedScraperHoldsUpNeitherClientsNorOtherScrapersForLong(t *testing.T
 		server.Close()
 		need.WantErr(t, "Serve", <-served, http.ErrServerClosed)
 		l.Close()
+	})
+}
+
+// The alerts are tested with metrics of the same names, and not with those of an agent.
+func TestAlertsNameMetricsOfTheAgent(t *testing.T) {
+	rules := need.Get(os.ReadFile("../../../../docs/alerts.yaml"))(t)
+	names := regexp.MustCompile(`tierlock_agent_\w+(\{reason="\w+"\})?`).FindAllString(string(rules), -1)
+	need.AtLeast(t, "metrics of the agent in alerts", len(names), 3)
+	onTwoHosts(t, func(s *scene) {
+		page := s.one.page(t)
+		for _, name := range names {
+			need.Has(t, "the page", page, "\n"+name+" ")
+		}
 	})
 }
 
