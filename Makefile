@@ -1,4 +1,4 @@
-.PHONY: library demo explore explore-all serve chaos trace traces partition slots agents bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis bench-agent etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus clients
+.PHONY: library demo explore explore-all serve chaos trace traces partition slots agents bench-all bench-zookeeper bench-etcd bench-postgres bench-mysql bench-redis bench-agent etcd postgres mysql redis test compat sim mutants interop lint vuln fuzz verdicts manifest tidy-check cross wine server etcd-server redis-server postgresql-server mariadb-server prometheus clients
 
 SHELL := bash
 
@@ -163,6 +163,10 @@ library: server
 verdicts: server etcd-server redis-server postgresql-server
 	-@scripts/get-interop.sh
 	cd stress/verdicts && GOWORK=off go run . $(if $(FULL),-trials 30) -to ../../docs/verdicts.md
+
+# manifest checks docs/agent-daemonset.yaml against the types of Kubernetes, which only the module of verdicts has.
+manifest:
+	cd stress/verdicts && GOWORK=off go test ./manifest
 
 # sim runs long random schedules of the explorer, and 10,200 slots of package slots with random faults. It also tests the promises over a
 # connection of the program, which the race detector would fail because of the client library.
