@@ -55,8 +55,8 @@ func TestAgentCountsEndsOfHolds(t *testing.T) {
 	t.Parallel()
 	server := startServer(t)
 	socket := filepath.Join(t.TempDir(), "agent.sock")
-	agent := start(t, server.Addr(), "agent", "-listen", "unix:"+socket, "-metrics", "127.0.0.1:0", "-metrics-path", "/ends/*",
-		"-session", "30s", "-lease", "10s", "-grace", "0s")
+	args := append(manifestArgs(t, filepath.Dir(socket)), "-metrics-path", "/ends/*", "-session", "40s", "-lease", "15s", "-grace", "0s")
+	agent := start(t, server.Addr(), args...)
 	page := agent.Prints(agent.Stderr, `serving metrics at (http://\S+/metrics)`)[1]
 	agent.Says("serving the locks")
 	post := func(what string) {
@@ -115,6 +115,20 @@ func TestAgentCountsEndsOfHolds(t *testing.T) {
 	need.That(t, "the log has orderly ends, without -v", !strings.Contains(agent.Stderr.String(), "path=/ends/released"))
 	agent.Signal(syscall.SIGTERM)
 	agent.Exits(0)
+}
+
+// manifestArgs returns the arguments of the agent in the manifest for Kubernetes, with another directory and another port.
+func manifestArgs(t *testing.T, dir string) []string {
+	t.Helper()
+	text := need.Get(os.ReadFile("../../docs/agent-daemonset.yaml"))(t)
+	_, after, _ := strings.Cut(string(text), "args:\n")
+	list, _, found := strings.Cut(after, "env:")
+	need.Must(t, "the manifest has no arguments", found)
+	args := strings.Fields(strings.ReplaceAll(list, " - ", " "))
+	for i := range args {
+		args[i] = strings.NewReplacer("/run/tierlock", dir, "=:9464", "=127.0.0.1:0").Replace(args[i])
+	}
+	return args
 }
 
 // beClient holds a lock until it is killed. The heir is a process with a copy of the connection.
