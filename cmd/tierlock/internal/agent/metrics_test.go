@@ -96,7 +96,7 @@ func TestClientsThatWaitAreCounted(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
 		hold := s.acquire(s.a)
 		next := s.queue(s.b, hold)
-		need.Has(t, "the page", s.one.page(t), "\ntierlock_agent_waiting_clients 1\n", "\ntierlock_agent_connections_limit 100\n")
+		need.Has(t, "the page", s.one.page(t), "\ntierlock_agent_waiting_clients 1\n", "\ntierlock_agent_connections_limit 1000\n")
 		need.OK(t, hold.Release())
 		need.OK(t, (<-next).Release())
 		need.Has(t, "the page", s.one.page(t), "\ntierlock_agent_waiting_clients 0\n")
@@ -131,8 +131,10 @@ func TestFullAgentSaysSoOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log, logger := logtest.New(slog.LevelInfo)
 		server := memlock.NewServer()
-		s := &scene{T: t, server: server, one: newHost(t, server, nil, func(c *Config) { c.Logger, c.Clients = logger, 1 })}
-		s.rawConn(report)
+		s := &scene{T: t, server: server, one: newHost(t, server, nil, func(c *Config) { c.Logger, c.Clients = logger, 12 })}
+		for i := range 12 {
+			s.rawConn(fmt.Sprint("/jobs/", i))
+		}
 		for range 10 {
 			status, _ := s.ask(http.MethodPost, "/v1/hold?path=/other", "")
 			need.Equal(t, "status", status, http.StatusTooManyRequests)
