@@ -136,6 +136,12 @@ func TestHoldIsLostBeforeAnotherProcessGetsTheLock(t *testing.T) {
 			s.Cleanup(ending.Wait)
 		},
 		"the client's machine sleeps": func(_ *scene, h *tier.Hold) { clockOf(h).Suspend(lease) },
+		"the machine of the agent sleeps": func(s *scene, h *tier.Hold) {
+			agents := s.one.hold(s.one.ids()[0])
+			for _, c := range []*clock.Clock{clockOf(h), s.one.agent.clock, clockOf(agents.held().(*tier.Hold))} {
+				c.Suspend(lease)
+			}
+		},
 		"the agent stands still": func(s *scene, _ *tier.Hold) {
 			for _, heal := range []func(){s.a.cut(), s.b.cut(), s.server.CutOff(s.one.locks)} {
 				s.Cleanup(heal)

@@ -251,6 +251,7 @@ func (h *hold) start() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.serial = h.agent.renewals.Load() // read before the clock
+	h.agent.clock.Ask()
 	h.until = h.agent.clock.Now() + h.agent.config.Lease
 }
 
@@ -597,8 +598,8 @@ type renewal struct {
 }
 
 func (a *Agent) renew(r *request) (any, error) {
+	a.clock.Ask() // Otherwise received could be earlier than the client sent its request: see [clock.Clock.Ask].
 	received := a.clock.Now()
-	a.clock.Ask()
 	ids := r.list("id", maxIDs)
 	if err := r.check(); err != nil {
 		return nil, err

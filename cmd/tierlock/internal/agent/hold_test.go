@@ -91,6 +91,29 @@ func TestLateRenewalNeitherShortensNorRevivesAHold(t *testing.T) {
 	})
 }
 
+// If the wall clock was set back by as much as the machine slept, the agent learns of the sleep only when it asks the system. A client on
+// Linux always knows. The agent must not end a hold before the client does.
+func TestHoldLastsForItsLeaseAfterASleepThatAStepHides(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		c := s.one.agent.clock
+		sleep := func() {
+			c.Suspend(lease / 2)
+			c.Step(-lease / 2)
+		}
+		sleep()
+		first := s.one.hold(s.rawHold(report))
+		sleep()
+		second := s.one.hold(s.rawHold("/other"))
+		c.Ask()
+		need.Equal(t, "the rest of the first hold, and of the second", [2]time.Duration{first.expires() - c.Now(), second.expires() - c.Now()},
+			[2]time.Duration{lease / 2, lease})
+		sleep()
+		status, answer := s.ask(http.MethodPost, "/v1/renew?id="+second.id, "")
+		need.Equal(t, "status of the renewal: "+answer, status, http.StatusOK)
+		need.Equal(t, "the rest after the renewal", second.expires()-c.Now(), lease)
+	})
+}
+
 // A renewal that arrives after the hold has begun, and does not name it, does not extend it. The client does not know the hold as long as
 // it has not read the first line of the stream, so it cannot name it.
 func TestRenewalThatDoesNotNameAHoldDoesNotCountForIt(t *testing.T) {
