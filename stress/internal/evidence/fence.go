@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"net"
 	"net/rpc"
+	"net/rpc/jsonrpc"
 	"path/filepath"
 	"sync"
 
 	"github.com/tierlock/tierlock/internal/test/oracle"
+	"github.com/tierlock/tierlock/stress/internal/clock"
 )
 
 // Fence is a service in a process other than the workers. It has two registers for each lock path. Owners that exclude all others increment
@@ -15,12 +17,16 @@ import (
 // had a higher token. The unfenced register accepts every write, and thereby shows what would happen without a fence. An access without a
 // token is always accepted; only readers may have none.
 type Fence struct {
-	mu    sync.Mutex // guards the cells
+	mu    sync.Mutex // guards the fields below
 	cells []cell
+	begun map[int64]int64         // accepted first reads, by process
+	left  map[int64]clock.Instant // when the connections of processes had ended
 }
 
 // NewFence returns a fence for the given number of paths.
-func NewFence(paths int) *Fence { return &Fence{cells: make([]cell, paths)} }
+func NewFence(paths int) *Fence {
+	return &Fence{cells: make([]cell, paths), begun: map[int64]int64{}, left: map[int64]clock.Instant{}}
+}
 
 type cell struct {
 	tokens oracle.Tokens // the tokens of accepted accesses
@@ -44,9 +50,10 @@ type Access struct {
 	Fenced, Unfenced int64
 }
 
-// Answer is the answer of a register.
+// Answer is the answer of a register, or of a visitor.
 type Answer struct {
 	Refused          bool
+	Overlap          bool // another section had the kernel's lock
 	Fenced, Unfenced int64
 }
 
@@ -59,6 +66,7 @@ func (f *Fence) Read(a Access, answer *Answer) error {
 	*answer = Answer{Refused: !c.admit(a), Fenced: c.fenced, Unfenced: c.unfenced}
 	if !answer.Refused {
 		c.inside = a.Process
+		f.begun[a.Process]++
 	}
 	return nil
 }
@@ -124,6 +132,23 @@ func (f *Fence) Inside() (processes []int64) {
 	return processes
 }
 
+// Begun returns how many sections a process has begun, according to its accesses.
+func (f *Fence) Begun(process int) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.begun[int64(process)]
+}
+
+// Died takes the instants at which processes were known to be dead. If the connection of a process to the fence ended later, and with it
+// the kernel's lock that the fence had for the process, Died replaces the instant.
+func (f *Fence) Died(deaths map[int]clock.Instant) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for process, at := range deaths {
+		deaths[process] = max(at, f.left[int64(process)])
+	}
+}
+
 // Total returns the counts, summed up over all paths.
 func (f *Fence) Total() (t Total) {
 	f.mu.Lock()
@@ -149,12 +174,46 @@ const fenceService = "Fence"
 
 func fenceAddr(dir string) string { return filepath.Join(dir, "fence") }
 
-// Serve answers the requests of the workers until stop is called.
-func (f *Fence) Serve(dir string) (stop func(), err error) {
-	server := rpc.NewServer()
-	if err := server.RegisterName(fenceService, f); err != nil {
-		return nil, err
+// visitor is a connection to a fence. Its methods are those of the fence, and two more for programs in languages without file locks.
+type visitor struct {
+	*Fence
+	dir     string
+	latch   *latch // of the present section; nil if there is none
+	process int64  // of the last section
+}
+
+// Enter takes the kernel's lock of a mutex for the section that begins. The end of the connection also ends the section.
+func (v *visitor) Enter(a Access, answer *Answer) (err error) {
+	v.process = a.Process
+	if v.latch, err = openLatch(registerName(v.dir, a.Path), oracle.Mutex); err == nil {
+		answer.Overlap, err = v.latch.lock(1)
 	}
+	return err
+}
+
+// Leave releases the kernel's lock.
+func (v *visitor) Leave(Access, *Answer) error {
+	l := v.latch
+	v.latch = nil
+	return l.close()
+}
+
+// serve answers the requests of a connection, which come one after the other. It returns at the end of the connection.
+func (v *visitor) serve(conn net.Conn) {
+	server := rpc.NewServer()
+	if err := server.RegisterName(fenceService, v); err == nil {
+		server.ServeCodec(jsonrpc.NewServerCodec(conn))
+	}
+	if v.latch != nil {
+		_ = v.latch.close()
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.left[v.process] = clock.Now()
+}
+
+// Serve answers the requests of the workers until stop is called. The protocol is JSON-RPC 1.0.
+func (f *Fence) Serve(dir string) (stop func(), err error) {
 	l, err := net.Listen("unix", fenceAddr(dir))
 	if err != nil {
 		return nil, err
@@ -165,7 +224,7 @@ func (f *Fence) Serve(dir string) (stop func(), err error) {
 			if err != nil {
 				return
 			}
-			go server.ServeConn(conn) // ends when the worker closes its connection
+			go (&visitor{Fence: f, dir: dir}).serve(conn) // ends when the worker closes its connection
 		}
 	}()
 	return func() { _ = l.Close() }, nil
@@ -176,7 +235,7 @@ type Gate struct{ client *rpc.Client }
 
 // DialFence connects to the fence that Serve serves in dir.
 func DialFence(dir string) (*Gate, error) {
-	client, err := rpc.Dial("unix", fenceAddr(dir))
+	client, err := jsonrpc.Dial("unix", fenceAddr(dir))
 	if err != nil {
 		return nil, err
 	}

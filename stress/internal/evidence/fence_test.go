@@ -3,8 +3,11 @@ package evidence
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/rule"
 )
 
 func TestFenceRefusesLowerTokens(t *testing.T) {
@@ -53,6 +56,37 @@ func TestFenceServesOtherProcesses(t *testing.T) {
 	need.Must(t, fmt.Sprintf("write: %v, %+v", err, answer), err == nil && !answer.Refused)
 	need.OK(t, gate.Read(Access{Token: 5, Process: 1}, &answer))
 	need.Equal(t, "read", answer.Fenced, 42)
+}
+
+// A program without file locks of its own excludes sections, and is excluded, by way of the fence.
+func TestFenceTakesTheKernelsLockForAProgram(t *testing.T) {
+	dir := t.TempDir()
+	f := NewFence(1)
+	stop := need.Get(f.Serve(dir))(t)
+	defer stop()
+	r := need.Get(NewRegister(dir, 0, rule.Mutex(), ByKernel))(t)
+	meets := func() bool {
+		s := need.Get(r.Enter(1))(t)
+		defer func() { need.OK(t, s.Abandon()) }()
+		return s.Overlap
+	}
+	gate := need.Get(DialFence(dir))(t)
+	enter := func(a Access, answer *Answer) error { return gate.client.Call(fenceService+".Enter", a, answer) }
+	need.That(t, "the first one: overlap", !ask(t, enter, Access{Process: 7}).Overlap)
+	need.That(t, "a section beside it: no overlap", meets())
+	need.OK(t, gate.client.Call(fenceService+".Leave", Access{}, &Answer{}))
+	s := need.Get(r.Enter(1))(t)
+	need.That(t, "beside a section: no overlap", !s.Overlap && ask(t, enter, Access{Process: 7}).Overlap)
+	need.OK(t, s.Abandon())
+	need.OK(t, gate.client.Call(fenceService+".Leave", Access{}, &Answer{}))
+	need.That(t, "once more: overlap", !ask(t, enter, Access{Process: 7}).Overlap)
+	before := clock.Now()
+	need.OK(t, gate.Close())
+	deaths := map[int]clock.Instant{7: 1}
+	for f.Died(deaths); deaths[7] < before; f.Died(deaths) {
+		time.Sleep(time.Millisecond)
+	}
+	need.That(t, "after the end of the connection: overlap", !meets())
 }
 
 // The function ask makes an access and requires that it returns no error.

@@ -52,9 +52,13 @@ type record struct {
 	leaver  atomic.Int64 // the process of that section, 0 before the first one
 }
 
+func registerName(dir string, path int) string {
+	return filepath.Join(dir, fmt.Sprint("register-", path))
+}
+
 // NewRegister opens the register of a path. It creates the file if there is none. The file stays mapped until the process ends.
 func NewRegister(dir string, path int, r rule.Rule, how Judging) (*Register, error) {
-	g := &Register{judging: how, rule: r, name: filepath.Join(dir, fmt.Sprint("register-", path)), idle: make(chan *latch, 1)}
+	g := &Register{judging: how, rule: r, name: registerName(dir, path), idle: make(chan *latch, 1)}
 	file, err := os.OpenFile(g.name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
