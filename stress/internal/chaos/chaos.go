@@ -145,6 +145,7 @@ func (t *torment) run(ctx context.Context) (*judge.Case, error) {
 	for _, s := range fleet.slots {
 		c.Deaths += int64(s.deaths)
 	}
+	fence.Died(d.faults.Deaths)
 	c.Faults, c.Fence = d.faults, fence.Total()
 	if c.Holds, err = evidence.ReadJournals(t.dir); err != nil || !cfg.Traced() {
 		return c, err

@@ -32,6 +32,13 @@ func (d *faultLog) did(kind string, from clock.Instant, err error) {
 	fmt.Fprintf(d.stderr, "%7.3fs  %s, for %v\n", from.Sub(d.begin).Seconds(), kind, until.Sub(from).Round(time.Millisecond))
 }
 
+// died records that a worker was killed, and has ended.
+func (d *faultLog) died(process int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults.Died(process)
+}
+
 func (d *faultLog) stopped(s judge.Stop) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -17,6 +17,7 @@ func (n *nemesis) workerFaults(f *fleet, fence *evidence.Fence) []func(context.C
 			s := n.holder(ctx, f, fence)
 			from := clock.Now()
 			s.kill()
+			n.faultLog.died(s.process)
 			n.pause(ctx, 0, 0.3)
 			n.faultLog.did("kill worker", from, f.launch(s))
 		},

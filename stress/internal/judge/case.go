@@ -54,6 +54,7 @@ func (c *Case) Judge(r *report.Result) {
 	}
 	r.Chaos = found
 	r.LeakedNodes, r.LostUpdates, r.TornReads, r.TokenRegressions = c.Leaked, c.Fence.LostFenced, c.Fence.Torn, c.Fence.Regressions
+	c.bury()
 	c.count(r)
 	deadline := time.Now().Add(checkingTime)
 	for _, all := range perPath(c.Holds, r.Paths) {
@@ -78,6 +79,15 @@ func (c *Case) Judge(r *report.Result) {
 		found.Reentries += int64(len(h.Nested))
 	}
 	r.Decide()
+}
+
+// The method bury ends the sections of processes that were killed. Otherwise their holds would explain all later meetings.
+func (c *Case) bury() {
+	for i, h := range c.Holds {
+		if h.Left == 0 {
+			c.Holds[i].Left = c.Faults.Deaths[h.Process]
+		}
+	}
 }
 
 // judgeProgress checks that there are no long gaps between the given holds of one path. The holds are in the order of Got.

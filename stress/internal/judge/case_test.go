@@ -25,6 +25,8 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 		"kernel lock taken": {func(e *Case) {
 			e.Holds[1].Met = &evidence.Overlap{From: e.Holds[1].Got + 1, Until: e.Holds[1].Got + 2}
 		}, "overlap"},
+		"kernel lock taken after the death of its last holder": {func(e *Case) { meetDead(e, second+20) }, "overlap"},
+		"nothing, as that holder may have died later":          {func(e *Case) { meetDead(e, 3*second+5) }, ""},
 		"lost update":                   {func(e *Case) { e.Fence.LostFenced = 1 }, "lost updates"},
 		"torn read":                     {func(e *Case) { e.Fence.Torn = 1 }, "reads that a write changed"},
 		"equal tokens":                  {func(e *Case) { e.Fence.Regressions = 1 }, "tokens"},
@@ -54,6 +56,14 @@ func TestVerdictOfChaosFailsOn(t *testing.T) {
 		need.Has(t, "the findings", found, test.want)
 		need.WantErr(t, "Write", r.Write(io.Discard, false), nil)
 	})
+}
+
+// The function meetDead lets the second holder find the kernel's lock taken. The first holder was killed in its section, and was dead at
+// died.
+func meetDead(e *Case, died clock.Instant) {
+	e.Holds[0] = killed(1, 5, e.Holds[0].Got, e.Holds[0].Valid)
+	e.Faults.Deaths = map[int]clock.Instant{1: died}
+	e.Holds[1] = met(e.Holds[1], e.Holds[1].Got+1, e.Holds[1].Got+2)
 }
 
 func TestReadersDoNotHideThatNobodyWrites(t *testing.T) {

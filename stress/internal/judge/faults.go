@@ -7,7 +7,8 @@ type Faults struct {
 	Counts       map[string]int64 // by kind
 	Disturbances []Disturbance
 	Stops        []Stop
-	Unhealed     []error // errors of faults that could not be undone
+	Deaths       map[int]clock.Instant // when processes that were killed had certainly left their sections, by process
+	Unhealed     []error               // errors of faults that could not be undone
 }
 
 // Disturbance is the time from the beginning of a fault until it was undone.
@@ -20,4 +21,12 @@ type Disturbance struct {
 type Stop struct {
 	Process     int
 	From, Until clock.Instant
+}
+
+// Died records that a process was killed, and has ended.
+func (f *Faults) Died(process int) {
+	if f.Deaths == nil {
+		f.Deaths = map[int]clock.Instant{}
+	}
+	f.Deaths[process] = clock.Now()
 }

@@ -57,7 +57,7 @@ func meetings(holds []evidence.Hold, room oracle.Room) (late, unexplained int64)
 			continue
 		}
 		explained := h.Valid < h.Met.Until || slices.ContainsFunc(suspects, func(other evidence.Hold) bool {
-			inside := other.Got < h.Met.Until && (other.Over == 0 || other.Left > h.Met.From)
+			inside := other.Got < h.Met.Until && (other.Left == 0 || other.Left > h.Met.From)
 			inTheWay := room != oracle.Everybody || !room.Fits(h.Weight+other.Weight) // two readers do not block each other
 			return inside && inTheWay && other.Valid < h.Met.Until && (other.Process != h.Process || other.ID != h.ID)
 		})
