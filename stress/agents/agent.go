@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/tierlock/tierlock/internal/test/child"
+	"github.com/tierlock/tierlock/stress/internal/relay"
 )
 
 // command returns the name of the command tierlock, which $TIERLOCK_COMMAND may give. Otherwise it builds the command in dir.
@@ -31,9 +32,10 @@ func (p plan) command(ctx context.Context, dir string) (string, error) {
 
 // agent is an agent of a run. If its process is killed, another one takes its place at the same socket.
 type agent struct {
-	start  func(socket string, log *os.File) *exec.Cmd
-	socket string
-	log    string // the file with what all its processes have printed
+	start   func(socket string, log *os.File) *exec.Cmd
+	network *relay.Relay // between the agent and the store
+	socket  string
+	log     string // the file with what all its processes have printed
 
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when the process has ended and exit is set

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,8 +18,8 @@ import (
 
 var programDir string
 
-// program is the command tierlock, which is built once for all tests.
-var program = sync.OnceValues(func() (string, error) { return plan{}.command(context.Background(), programDir) })
+// built is the command tierlock, which is built once for all tests.
+var built = sync.OnceValues(func() (string, error) { return plan{}.command(context.Background(), programDir) })
 
 func TestMain(m *testing.M) {
 	store.Agent.Locks["deaf"] = store.Kind{Dial: dialDeaf}
@@ -46,9 +47,16 @@ func runTests(m *testing.M) int {
 func short(t *testing.T) plan {
 	t.Helper()
 	p := newPlan()
-	p.Program = need.Get(program())(t)
+	p.Program = need.Get(built())(t)
 	p.Agents, p.Clients, p.Duration, p.Session, p.Lease, p.Seed = 2, 3, 4*time.Second, 2600*time.Millisecond, 800*time.Millisecond, 1
 	p.Pause = time.Second
+	p.Languages = slices.DeleteFunc(slices.Clone(languages), func(language string) bool {
+		_, err := plan{Languages: []string{language}}.programs()
+		if err != nil {
+			t.Log(err)
+		}
+		return err != nil
+	})
 	return p
 }
 
@@ -103,8 +111,48 @@ func TestJudgeFinds(t *testing.T) {
 	})
 }
 
+// Clients in other languages have to notice the end of their hold, too. The deaf ones do not. One in each language is stopped in its
+// section for longer than its lease.
+func TestJudgeFindsLateClientsInOtherLanguages(t *testing.T) {
+	t.Parallel()
+	p := short(t)
+	p.Store, p.Lock, p.Faults = store.Redis, "deaf", []string{stopClient}
+	p.Languages = slices.DeleteFunc(p.Languages, func(language string) bool { return language == "go" })
+	if p.Trials = len(p.Languages); p.Trials == 0 {
+		t.Skip("this machine has no other language")
+	}
+	v, err := p.run(t.Context(), t.Output())
+	childtest.Check(t, err)
+	need.Has(t, "the verdict", v.String(), "sections that overlap another", "looks at a hold that saw no loss")
+	stopped, lost := int(v.Chaos.StoppedHolders), int(v.Chaos.StoppedAndLost)
+	need.List(t, "holders stopped, and those that noticed their loss", []int{stopped, lost}, p.Trials, 0)
+}
+
+// More trials, and those of the other faults, take longer.
+func TestEachTrialIsMade(t *testing.T) {
+	t.Parallel()
+	p := short(t)
+	p.Store, p.Trials, p.Faults = store.Redis, 1, []string{killClient, killAgent}
+	v, err := p.run(t.Context(), t.Output())
+	childtest.Check(t, err)
+	t.Log(v)
+	need.Empty(t, "violations", v.violations())
+	for _, kind := range p.Faults {
+		need.Equal(t, kind, v.Chaos.Faults[kind], 1)
+	}
+}
+
+func TestLanguageThatIsMissingIsAnError(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	for _, language := range languages[1:] {
+		_, err := plan{Languages: []string{"go", language}}.programs()
+		need.WantMention(t, err, language, "-languages go")
+	}
+}
+
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"-store", "postgres-advisory"}, {"-store", "unknown"}, {"-agents", "0"}, {"-clients", "0"}, {"more"}} {
+	for _, args := range [][]string{{"-store", "postgres-advisory"}, {"-store", "unknown"}, {"-agents", "0"}, {"-clients", "0"},
+		{"-clients", "2"}, {"-languages", "c"}, {"-trials", "-1"}, {"more"}} {
 		need.Equal(t, fmt.Sprint("exit status of ", args), run(args, t.Output(), t.Output()), exitUsage)
 	}
 	need.List(t, "stores", served(), "zookeeper", "etcd", "postgres", "redis", "mysql")

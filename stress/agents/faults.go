@@ -14,6 +14,15 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/judge"
 )
 
+// These are the kinds of faults.
+const (
+	killClient = "kill client"
+	stopClient = "stop client"
+	killAgent  = "kill agent"
+	stopAgent  = "stop agent"
+	cutAgent   = "cut agent"
+)
+
 // faults records the faults of a run.
 type faults struct {
 	stderr io.Writer
@@ -47,6 +56,13 @@ func (d *faults) stopped(s judge.Stop) {
 	d.found.Stops = append(d.found.Stops, s)
 }
 
+// died records that a client was killed, and has ended.
+func (d *faults) died(process int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.found.Died(process)
+}
+
 func (d *faults) breaks(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -60,18 +76,20 @@ func (f *fleet) rage(ctx context.Context) {
 	defer cancel()
 	var both sync.WaitGroup
 	clients, agents := f.generator(1), f.generator(2)
+	brief := span{f.Lease / 2, 2 * f.Lease}
 	both.Go(func() {
 		f.repeat(ctx, clients, f.Lease, []func(){
 			func() { f.killClient(ctx, clients, f.holder(ctx)) },
 			func() { f.killClient(ctx, clients, f.anyClient(clients)) },
-			func() { f.stopClient(ctx, clients, f.holder(ctx)) },
-			func() { f.stopClient(ctx, clients, f.anyClient(clients)) },
+			func() { f.stopClient(ctx, clients, f.holder(ctx), brief) },
+			func() { f.stopClient(ctx, clients, f.anyClient(clients), brief) },
 		})
 	})
 	both.Go(func() {
 		f.repeat(ctx, agents, f.Pause, []func(){
-			func() { f.killAgent(ctx, agents) },
-			func() { f.stopAgent(ctx, agents) },
+			func() { f.killAgent(ctx, agents, agents.IntN(f.Agents)) },
+			func() { f.stopAgent(ctx, agents, agents.IntN(f.Agents), brief) },
+			func() { f.cutAgent(ctx, agents, agents.IntN(f.Agents), span{f.Lease / 2, f.Session + f.Lease}) },
 		})
 	})
 	both.Wait()
@@ -81,7 +99,7 @@ func (f *fleet) rage(ctx context.Context) {
 func (f *fleet) repeat(ctx context.Context, random *rand.Rand, longest time.Duration, all []func()) {
 	for {
 		for _, i := range random.Perm(len(all)) {
-			if pause(ctx, random, longest/20, longest); ctx.Err() != nil {
+			if pause(ctx, random, span{longest / 20, longest}); ctx.Err() != nil {
 				return
 			}
 			all[i]()
@@ -90,9 +108,12 @@ func (f *fleet) repeat(ctx context.Context, random *rand.Rand, longest time.Dura
 }
 
 // The function pause waits for a random time. It returns earlier if ctx ends.
-func pause(ctx context.Context, random *rand.Rand, low, high time.Duration) {
-	clock.Sleep(low+time.Duration(random.Int64N(int64(high-low))), ctx.Done())
+func pause(ctx context.Context, random *rand.Rand, s span) {
+	clock.Sleep(s.low+time.Duration(random.Int64N(int64(s.high-s.low))), ctx.Done())
 }
+
+// span is a random time from low to high.
+type span struct{ low, high time.Duration }
 
 func (f *fleet) anyClient(random *rand.Rand) *client { return f.clients[random.IntN(len(f.clients))] }
 
@@ -102,48 +123,55 @@ func (f *fleet) holder(ctx context.Context) *client {
 	ctx, cancel := context.WithTimeout(ctx, f.Session)
 	defer cancel()
 	for ; ctx.Err() == nil; clock.Sleep(time.Millisecond, ctx.Done()) {
-		for _, process := range f.fence.Inside() {
-			if c := f.clients[evidence.SlotOf(int(process), len(f.clients))]; int64(c.task.Process) == process {
-				return c
-			}
+		if c := f.inside(); c != nil {
+			return c
 		}
 	}
 	return f.clients[0]
 }
 
+// inside returns the client that is in its section, or nil.
+func (f *fleet) inside() *client {
+	for _, process := range f.fence.Inside() {
+		if c := f.clients[evidence.SlotOf(int(process), len(f.clients))]; int64(c.task.Process) == process {
+			return c
+		}
+	}
+	return nil
+}
+
 func (f *fleet) killClient(ctx context.Context, random *rand.Rand, c *client) {
 	from := clock.Now()
 	c.kill()
-	pause(ctx, random, 0, f.Lease)
-	f.faults.did("kill client", c.task.Process, from, c.launch(f.life))
+	f.faults.died(c.task.Process)
+	pause(ctx, random, span{0, f.Lease})
+	f.faults.did(killClient, c.task.Process, from, c.launch(f.life))
 }
 
-// The method stopClient stops a client for half a lease to two leases.
-func (f *fleet) stopClient(ctx context.Context, random *rand.Rand, c *client) {
+// The method stopClient stops a client for a time.
+func (f *fleet) stopClient(ctx context.Context, random *rand.Rand, c *client, s span) {
 	from := clock.Now()
 	if !c.child.Pause() {
 		return // the client has ended by itself, which the end of the run finds out
 	}
 	at := clock.Now()
-	pause(ctx, random, f.Lease/2, 2*f.Lease)
+	pause(ctx, random, s)
 	f.faults.stopped(judge.Stop{Process: c.task.Process, From: at, Until: clock.Now()})
 	c.child.Resume()
-	f.faults.did("stop client", c.task.Process, from, nil)
+	f.faults.did(stopClient, c.task.Process, from, nil)
 }
 
-func (f *fleet) killAgent(ctx context.Context, random *rand.Rand) {
-	i := random.IntN(len(f.agents))
+func (f *fleet) killAgent(ctx context.Context, random *rand.Rand, i int) {
 	a, from := f.agents[i], clock.Now()
 	if !a.kill() {
 		f.faults.breaks(fmt.Sprintf("agent %d ended by itself: %v", i+1, a.exit))
 	}
-	pause(ctx, random, 0, f.Lease)
-	f.faults.did("kill agent", i+1, from, a.launch())
+	pause(ctx, random, span{0, f.Lease})
+	f.faults.did(killAgent, i+1, from, a.launch())
 }
 
-// The method stopAgent stops an agent for half a lease to two leases.
-func (f *fleet) stopAgent(ctx context.Context, random *rand.Rand) {
-	i := random.IntN(len(f.agents))
+// The method stopAgent stops an agent for a time.
+func (f *fleet) stopAgent(ctx context.Context, random *rand.Rand, i int, s span) {
 	a, from := f.agents[i], clock.Now()
 	select {
 	case <-a.gone:
@@ -151,9 +179,23 @@ func (f *fleet) stopAgent(ctx context.Context, random *rand.Rand) {
 	default:
 	}
 	err := child.Pause(a.cmd.Process)
-	pause(ctx, random, f.Lease/2, 2*f.Lease)
+	pause(ctx, random, s)
 	if err == nil {
 		err = child.Resume(a.cmd.Process)
 	}
-	f.faults.did("stop agent", i+1, from, err)
+	f.faults.did(stopAgent, i+1, from, err)
+}
+
+// The method cutAgent cuts an agent off from the store for a time. Half of the time its connections end. Otherwise they stay open, nothing
+// passes, and what was sent arrives at the end.
+func (f *fleet) cutAgent(ctx context.Context, random *rand.Rand, i int, s span) {
+	network, from := f.agents[i].network, clock.Now()
+	if random.IntN(2) == 0 {
+		network.Cut()
+	} else {
+		network.Mute()
+	}
+	pause(ctx, random, s)
+	network.Heal()
+	f.faults.did(cutAgent, i+1, from, nil)
 }

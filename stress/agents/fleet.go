@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 	"github.com/tierlock/tierlock/stress/internal/judge"
 	"github.com/tierlock/tierlock/stress/internal/load"
+	"github.com/tierlock/tierlock/stress/internal/relay"
 	"github.com/tierlock/tierlock/stress/internal/store"
 )
 
@@ -32,6 +34,10 @@ type fleet struct {
 // The method run starts a server, the agents and the clients. It injects faults and judges what the clients have seen. If there are
 // violations, their records are kept.
 func (p plan) run(ctx context.Context, stderr io.Writer) (*verdict, error) {
+	programs, err := p.programs()
+	if err != nil {
+		return nil, err
+	}
 	cluster, err := p.Store.Start(ctx, store.Shape{Members: 1, Hasty: true})
 	if err != nil {
 		return nil, err
@@ -41,7 +47,7 @@ func (p plan) run(ctx context.Context, stderr io.Writer) (*verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := p.runIn(ctx, dir, cluster.Addrs(), stderr)
+	v, err := p.runIn(ctx, dir, cluster.Addrs(), programs, stderr)
 	if err == nil && len(v.violations()) > 0 {
 		fmt.Fprintln(stderr, "agents: what the clients saw is kept in", dir)
 		return v, nil
@@ -49,7 +55,7 @@ func (p plan) run(ctx context.Context, stderr io.Writer) (*verdict, error) {
 	return v, errors.Join(err, os.RemoveAll(dir))
 }
 
-func (p plan) runIn(ctx context.Context, dir string, servers []string, stderr io.Writer) (*verdict, error) {
+func (p plan) runIn(ctx context.Context, dir string, servers []string, programs []program, stderr io.Writer) (*verdict, error) {
 	name, err := p.command(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -59,7 +65,7 @@ func (p plan) runIn(ctx context.Context, dir string, servers []string, stderr io
 		return nil, err
 	}
 	defer seen.Close()
-	life, kill := context.WithTimeout(context.WithoutCancel(ctx), p.Duration+p.calm()+3*judge.Recovery+load.DrainTime+time.Minute)
+	life, kill := context.WithTimeout(context.WithoutCancel(ctx), p.length()+2*p.patience()+load.DrainTime+time.Minute)
 	defer kill()
 	f := &fleet{plan: p, life: life, dir: dir, fence: evidence.NewFence(1), faults: newFaults(stderr)}
 	stop, err := f.fence.Serve(dir)
@@ -72,12 +78,14 @@ func (p plan) runIn(ctx context.Context, dir string, servers []string, stderr io
 		f.children().Dismiss()
 		for _, a := range f.agents {
 			<-a.gone
+			_ = a.network.Close()
 		}
 	}()
-	if err := f.launch(name, servers, seen.Paths()); err != nil {
+	if err := f.launch(name, servers, seen.Paths(), programs); err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(stderr, "agents: seed %d, session timeout %v, lease %v\n", p.Seed, p.Session, p.Lease)
+	fmt.Fprintf(stderr, "agents: clients in %s, seed %d, session timeout %v, lease %v\n",
+		strings.Join(p.Languages, ", "), p.Seed, p.Session, p.Lease)
 	return f.torment(ctx, seen)
 }
 
@@ -85,12 +93,19 @@ func (p plan) runIn(ctx context.Context, dir string, servers []string, stderr io
 // agent has to end, and a store may have a grace period as long.
 func (p plan) calm() time.Duration { return 2*p.Session + time.Second }
 
+// The method patience returns how long the run waits for the lock to be acquired again after a fault, on a busy machine.
+func (p plan) patience() time.Duration { return p.calm() + 3*judge.Recovery }
+
 // launch starts the agents and their clients.
-func (f *fleet) launch(name string, servers, paths []string) error {
-	url := f.Store.URL(servers)
+func (f *fleet) launch(name string, servers, paths []string, programs []program) error {
 	for i := range f.Agents {
+		network, err := relay.New(servers, 0)
+		if err != nil {
+			return err
+		}
+		url := f.Store.URL(network.Addrs())
 		a := &agent{
-			socket: filepath.Join(f.dir, fmt.Sprint("agent-", i+1)), log: filepath.Join(f.dir, fmt.Sprint("log-", i+1)),
+			network: network, socket: filepath.Join(f.dir, fmt.Sprint("agent-", i+1)), log: filepath.Join(f.dir, fmt.Sprint("log-", i+1)),
 			start: func(socket string, log *os.File) *exec.Cmd {
 				cmd := exec.CommandContext(f.life, name, "agent", "-store", url, "-listen", "unix:"+socket,
 					"-session", f.Session.String(), "-lease", f.Lease.String())
@@ -132,7 +147,12 @@ func (f *fleet) torment(ctx context.Context, seen store.Observer) (*verdict, err
 	config := f.config()
 	c := &judge.Case{Rule: config.Rule(), SessionTimeout: f.Session, Lease: validity(f.Lease), Begin: clock.Now()}
 	v := &verdict{Result: config.Result()}
-	f.rage(ctx)
+	f.begin(ctx)
+	if f.Trials > 0 {
+		f.try(ctx)
+	} else {
+		f.rage(ctx)
+	}
 	c.Healed = clock.Now()
 	if err := f.settle(ctx, c); err != nil {
 		return nil, err
@@ -154,17 +174,30 @@ func (f *fleet) torment(ctx context.Context, seen store.Observer) (*verdict, err
 	for _, one := range f.clients {
 		c.Deaths += one.deaths
 	}
+	f.fence.Died(f.faults.found.Deaths)
 	c.Faults, c.Fence = f.faults.found, f.fence.Total()
 	if c.Holds, err = evidence.ReadJournals(f.dir); err != nil {
 		return nil, err
 	}
 	c.Judge(v.Result)
+	v.languages(f.clients)
 	return v, nil
+}
+
+// begin waits until each client was in a section. On a busy machine the programs take seconds to start.
+func (f *fleet) begin(ctx context.Context) {
+	limit, cancel := context.WithTimeout(ctx, f.patience())
+	defer cancel()
+	for _, c := range f.clients {
+		for f.fence.Begun(c.task.Process) == 0 && limit.Err() == nil {
+			clock.Sleep(10*time.Millisecond, limit.Done())
+		}
+	}
 }
 
 // settle lets the clients run without faults until the lock was acquired again.
 func (f *fleet) settle(ctx context.Context, c *judge.Case) error {
-	limit := time.Now().Add(f.calm() + 3*judge.Recovery)
+	limit := time.Now().Add(f.patience())
 	for clock.Sleep(f.calm(), ctx.Done()); ctx.Err() == nil && time.Now().Before(limit); clock.Sleep(time.Second, ctx.Done()) {
 		holds, err := evidence.ReadJournals(f.dir)
 		if c.Holds = holds; err != nil || c.Resumed(1) {

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tierlock/tierlock/stress/internal/clock"
+)
+
+// tried are the faults of which a run with trials makes as many trials each.
+var tried = []string{killClient, stopClient, killAgent, stopAgent, cutAgent}
+
+// The method length returns how long the faults of a run may take.
+func (p plan) length() time.Duration {
+	if p.Trials > 0 {
+		return time.Duration(p.Trials*len(p.Faults)) * (2*p.patience() + p.Session + 2*p.Lease)
+	}
+	return p.Duration
+}
+
+// try makes the trials, one after the other. Each hits a client in its section, or the agent of that client. The languages of the clients
+// take turns. A trial ends when the client, or a client of the agent, is in a section again.
+func (f *fleet) try(ctx context.Context) {
+	random := f.generator(3)
+	long := span{f.Session + f.Lease, f.Session + 2*f.Lease} // afterwards, another agent may have the lock
+	for n := range f.Trials {
+		for _, kind := range f.Faults {
+			c := f.catch(ctx, f.Languages[n%len(f.Languages)])
+			if c == nil {
+				return
+			}
+			agent := c.task.Agent - 1
+			switch kind {
+			case killClient:
+				f.killClient(ctx, random, c)
+			case stopClient:
+				f.stopClient(ctx, random, c, span{f.Lease, 2 * f.Lease})
+			case killAgent:
+				c.child.Resume()
+				f.killAgent(ctx, random, agent)
+			case stopAgent:
+				c.child.Resume()
+				f.stopAgent(ctx, random, agent, long)
+			case cutAgent:
+				c.child.Resume()
+				f.cutAgent(ctx, random, agent, long)
+			}
+			victims := []*client{c}
+			if kind != killClient && kind != stopClient {
+				victims = f.clients[agent*f.Clients : (agent+1)*f.Clients]
+			}
+			if !f.recovers(ctx, victims) {
+				f.faults.breaks(fmt.Sprintf("trial %d of %s: the lock was not acquired there within %v", n+1, kind, f.patience()))
+			}
+		}
+	}
+}
+
+// catch waits until a client in the language is in its section, and returns it. The client is stopped then. If there is none, catch returns
+// nil.
+func (f *fleet) catch(ctx context.Context, language string) *client {
+	limit, cancel := context.WithTimeout(ctx, f.patience())
+	defer cancel()
+	for ; limit.Err() == nil; clock.Sleep(time.Millisecond, limit.Done()) {
+		c := f.inside()
+		if c == nil || c.program.language != language || !c.child.Pause() {
+			continue
+		}
+		if f.inside() == c {
+			return c
+		}
+		c.child.Resume() // it has left the section before it stopped
+	}
+	if ctx.Err() == nil {
+		f.faults.breaks(fmt.Sprintf("no client in %s was in a section for %v", language, f.patience()))
+	}
+	return nil
+}
+
+// recovers reports whether one of these clients begins a section from now on.
+func (f *fleet) recovers(ctx context.Context, clients []*client) bool {
+	begun := func() (n int64) {
+		for _, c := range clients {
+			n += f.fence.Begun(c.task.Process)
+		}
+		return n
+	}
+	limit, cancel := context.WithTimeout(ctx, f.patience())
+	defer cancel()
+	for before := begun(); begun() == before; clock.Sleep(time.Millisecond, limit.Done()) {
+		if limit.Err() != nil {
+			return ctx.Err() != nil
+		}
+	}
+	return true
+}
