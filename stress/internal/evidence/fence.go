@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"cmp"
+	"errors"
 	"net"
 	"net/rpc"
 	"net/rpc/jsonrpc"
@@ -191,11 +192,11 @@ func (v *visitor) Enter(a Access, answer *Answer) (err error) {
 	return err
 }
 
-// Leave releases the kernel's lock.
+// Leave releases the kernel's lock. Closing the file is not enough: a child that this process is starting has it open for a moment, too.
 func (v *visitor) Leave(Access, *Answer) error {
 	l := v.latch
 	v.latch = nil
-	return l.close()
+	return errors.Join(l.unlock(), l.close())
 }
 
 // serve answers the requests of a connection, which come one after the other. It returns at the end of the connection.
@@ -205,7 +206,7 @@ func (v *visitor) serve(conn net.Conn) {
 		server.ServeCodec(jsonrpc.NewServerCodec(conn))
 	}
 	if v.latch != nil {
-		_ = v.latch.close()
+		_ = v.Leave(Access{}, nil)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
