@@ -45,6 +45,7 @@ class Client {
     this.lock = connect(task.Servers[0].replace(/^unix:/, '')).mutex(task.LockPaths[0], { wait: '5s' });
     this.fence = new Fence(task.Dir);
     this.journal = fs.openSync(path.join(task.Dir, `journal-${task.Process}`), 'a', 0o600);
+    this.linger = path.join(task.Dir, `linger-${task.Process}`); // while it exists, the section goes on until a loss
     this.deaf = task.Lock === 'deaf'; // for a test of the judge: the client ignores that its hold has ended
     this.errors = {};
     this.last = 0;
@@ -110,6 +111,7 @@ class Client {
     const { Refused, Fenced, Unfenced } = await this.fence.ask('Read', access);
     if (Refused) return this.refused();
     await sleep(Math.random() * 2 * this.task.Section / 1e6);
+    while (fs.existsSync(this.linger) && this.look()) await sleep(1);
     if (Math.random() < 0.5 && !this.look()) return; // otherwise the client writes without a check
     this.record();
     if ((await this.fence.ask('Write', { ...access, Fenced, Unfenced })).Refused) this.refused();

@@ -45,6 +45,7 @@ class Client:
         self.lock = tierlock.connect(task["Servers"][0].removeprefix("unix:")).mutex(task["LockPaths"][0], wait=5)
         self.fence, self.errors, self.last = Fence(task["Dir"]), collections.Counter(), 0
         self.journal = os.open(os.path.join(task["Dir"], f"journal-{self.process}"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.linger = os.path.join(task["Dir"], f"linger-{self.process}")  # while it exists, the section goes on until a loss
         self.deaf = task["Lock"] == "deaf"  # for a test of the judge: the client ignores that its hold has ended
 
     def work(self, stopped):
@@ -99,6 +100,8 @@ class Client:
         if answer["Refused"]:
             return self.refused()
         time.sleep(random.uniform(0, 2 * self.section))
+        while os.path.exists(self.linger) and self.look():
+            time.sleep(0.001)
         if random.random() < 0.5 and not self.look():  # otherwise the client writes without a check
             return
         self.record()

@@ -141,11 +141,11 @@ func (f *fleet) inside() *client {
 }
 
 func (f *fleet) killClient(ctx context.Context, random *rand.Rand, c *client) {
-	from := clock.Now()
+	from, process := clock.Now(), c.task.Process
 	c.kill()
-	f.faults.died(c.task.Process)
+	f.faults.died(process)
 	pause(ctx, random, span{0, f.Lease})
-	f.faults.did(killClient, c.task.Process, from, c.launch(f.life))
+	f.faults.did(killClient, process, from, c.launch(f.life))
 }
 
 // The method stopClient stops a client for a time.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
+	"github.com/tierlock/tierlock/stress/internal/load"
 )
 
 // tried are the faults of which a run with trials makes as many trials each.
@@ -19,8 +20,9 @@ func (p plan) length() time.Duration {
 	return p.Duration
 }
 
-// try makes the trials, one after the other. Each hits a client in its section, or the agent of that client. The languages of the clients
-// take turns. A trial ends when the client, or a client of the agent, is in a section again.
+// try makes the trials, one after the other. Each hits a client in its section, or the agent of that client. That client then stays in its
+// section until it notices that it has lost the lock, or until the fault ends. The languages of the clients take turns. A trial ends
+// when the client, or a client of the agent, is in a section again.
 func (f *fleet) try(ctx context.Context) {
 	random := f.generator(3)
 	long := span{f.Session + f.Lease, f.Session + 2*f.Lease} // afterwards, another agent may have the lock
@@ -30,25 +32,29 @@ func (f *fleet) try(ctx context.Context) {
 			if c == nil {
 				return
 			}
-			agent := c.task.Agent - 1
+			victims := []*client{c}
 			switch kind {
 			case killClient:
 				f.killClient(ctx, random, c)
 			case stopClient:
 				f.stopClient(ctx, random, c, span{f.Lease, 2 * f.Lease})
-			case killAgent:
-				c.child.Resume()
-				f.killAgent(ctx, random, agent)
-			case stopAgent:
-				c.child.Resume()
-				f.stopAgent(ctx, random, agent, long)
-			case cutAgent:
-				c.child.Resume()
-				f.cutAgent(ctx, random, agent, long)
-			}
-			victims := []*client{c}
-			if kind != killClient && kind != stopClient {
+			default:
+				agent := c.task.Agent - 1
 				victims = f.clients[agent*f.Clients : (agent+1)*f.Clients]
+				leave, err := load.Linger(f.dir, c.task.Process)
+				if err != nil {
+					f.faults.breaks(err.Error())
+				}
+				c.child.Resume()
+				switch kind {
+				case killAgent:
+					f.killAgent(ctx, random, agent)
+				case stopAgent:
+					f.stopAgent(ctx, random, agent, long)
+				case cutAgent:
+					f.cutAgent(ctx, random, agent, long)
+				}
+				leave()
 			}
 			if !f.recovers(ctx, victims) {
 				f.faults.breaks(fmt.Sprintf("trial %d of %s: the lock was not acquired there within %v", n+1, kind, f.patience()))

@@ -1,6 +1,12 @@
 package load
 
-import "github.com/tierlock/tierlock/stress/internal/evidence"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/tierlock/tierlock/stress/internal/evidence"
+)
 
 // Task tells one worker what to do.
 type Task struct {
@@ -9,6 +15,17 @@ type Task struct {
 	Agent     int // the number of the agent through which the worker locks, from 1; 0 if the worker connects to the store itself
 	LockPaths []string
 	Dir       string // the directory of the registers
+}
+
+// Linger makes the section of a worker go on until the worker notices a loss, or until end is called. Call Linger while the worker works in
+// its section. It has no effect on a worker that checks nothing.
+func Linger(dir string, process int) (end func(), err error) {
+	name := lingerName(dir, process)
+	return func() { _ = os.Remove(name) }, os.WriteFile(name, nil, 0o600)
+}
+
+func lingerName(dir string, process int) string {
+	return filepath.Join(dir, fmt.Sprint("linger-", process))
 }
 
 // message is one line of a worker's standard output.

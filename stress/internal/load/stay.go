@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/tierlock/tierlock/stress/internal/clock"
@@ -126,6 +127,14 @@ func (s *stay) work() {
 	if d := s.witness.worker.task.Section; d > 0 {
 		time.Sleep(time.Duration(s.random.Int64N(2 * int64(d))))
 	}
+	for exists(lingerName(s.witness.worker.task.Dir, s.Process)) && s.look() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
 
 // The method guarded works in the transaction of a guarded write. Its outcome may be unknown.
