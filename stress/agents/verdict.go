@@ -54,6 +54,9 @@ func (v *verdict) String() string {
 	for _, t := range v.ByLanguage {
 		languages = append(languages, fmt.Sprintf("%s %d", t.language, t.acquisitions))
 	}
+	if len(languages) == 1 {
+		languages = []string{v.ByLanguage[0].language + " alone"}
+	}
 	c := v.Chaos
 	text := fmt.Sprintf("%d acquisitions by clients in %s (%.0f/s, Jain %.3f), longest gap %.1fs; %s; "+
 		"%d overlaps, %d with a holder that had lost the lock; %d holds lost, %d holders stopped, %d of them lost; "+

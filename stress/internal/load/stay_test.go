@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/test/need"
 	"github.com/tierlock/tierlock/stress/internal/evidence"
@@ -54,6 +55,23 @@ func TestLossAtReleaseEndsTheClaimBefore(t *testing.T) {
 	w, _ := newTestWitness(t)
 	h := turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 1})
 	need.That(t, fmt.Sprintf("%+v, want lost, and valid no longer than at the first look", h), h.Lost && h.Valid != 0 && h.Valid <= h.Left)
+}
+
+func TestLingeringSectionLastsUntilItsEndOrALoss(t *testing.T) {
+	w, _ := newTestWitness(t)
+	end := need.Get(Linger(w.worker.task.Dir, w.worker.task.Process))(t)
+	h := turn(t, w, &lateHold{storetest.Hold{Fence: 5}, 3})
+	need.That(t, fmt.Sprintf("%+v, want lost", h), h.Lost)
+	over := make(chan evidence.Hold)
+	go func() { over <- turn(t, w, storetest.Hold{Fence: 6}) }()
+	select {
+	case h := <-over:
+		t.Errorf("the section of a valid hold has ended: %+v", h)
+	case <-time.After(50 * time.Millisecond):
+		end()
+		h := <-over
+		need.That(t, fmt.Sprintf("%+v, want not lost", h), !h.Lost && h.Over != 0)
+	}
 }
 
 func newTestWitness(t *testing.T) (*witness, *evidence.Fence) {
