@@ -63,8 +63,8 @@ slots: server etcd-server postgresql-server mariadb-server redis-server
 		printf '%s\n' zookeeper etcd postgres postgres-advisory mysql redis | xargs -P 3 -I {} "$$dir/slots" -store {} -duration $(DURATION)
 
 # agents runs three agents with six clients each on each store, one store after the other, for DURATION each: agents and clients die and stop, and file
-# locks of the kernel show which sections overlap. The clients are in Go, Python and Node, so python3 and node have to be installed. About twelve minutes.
-agents: server etcd-server postgresql-server mariadb-server redis-server
+# locks of the kernel show which sections overlap. The clients are in Go, Python and Node. About twelve minutes.
+agents: server etcd-server postgresql-server mariadb-server redis-server clients
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && go build -o "$$dir/agents" ./stress/agents && \
 		go build -o "$$dir/tierlock" ./cmd/tierlock && export TIERLOCK_COMMAND="$$dir/tierlock" && \
 		for store in zookeeper etcd postgres mysql redis; do "$$dir/agents" -store $$store -for $(DURATION) || exit 1; done

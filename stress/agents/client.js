@@ -42,7 +42,7 @@ const encode = (value) => JSON.stringify(value).replace(/"Token":"(\d+)"/, '"Tok
 class Client {
   constructor(task) {
     this.task = task;
-    this.lock = connect(task.Servers[0].replace(/^unix:/, '')).mutex(task.LockPaths[0], { wait: '5s' });
+    this.lock = connect(task.Servers[0].replace(/^unix:/, '')).mutex(task.LockPaths[0], { wait: 5000 });
     this.fence = new Fence(task.Dir);
     this.journal = fs.openSync(path.join(task.Dir, `journal-${task.Process}`), 'a', 0o600);
     this.linger = path.join(task.Dir, `linger-${task.Process}`); // while it exists, the section goes on until a loss

@@ -42,7 +42,7 @@ class Fence:
 class Client:
     def __init__(self, task):
         self.process, self.agent, self.section = task["Process"], task["Agent"], task["Section"] / 1e9
-        self.lock = tierlock.connect(task["Servers"][0].removeprefix("unix:")).mutex(task["LockPaths"][0], wait=5)
+        self.lock = tierlock.connect(task["Servers"][0].split(":", 1)[1]).mutex(task["LockPaths"][0], wait=5)
         self.fence, self.errors, self.last = Fence(task["Dir"]), collections.Counter(), 0
         self.journal = os.open(os.path.join(task["Dir"], f"journal-{self.process}"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self.linger = os.path.join(task["Dir"], f"linger-{self.process}")  # while it exists, the section goes on until a loss
