@@ -105,7 +105,8 @@ func TestJudgeFinds(t *testing.T) {
 	}, func(t *testing.T, row struct{ lock, want string }) {
 		t.Parallel()
 		p := short(t)
-		p.Lock, p.Duration, p.Section = row.lock, time.Second, 20*time.Millisecond // a section lasts longer than a hand-over
+		p.Lock, p.Languages, p.Duration = row.lock, languages[:1], time.Second
+		p.Section = 20 * time.Millisecond // longer than a hand-over
 		v, err := p.run(t.Context(), t.Output())
 		childtest.Check(t, err)
 		need.Has(t, "the verdict", v.String(), row.want)
