@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/retry"
@@ -142,7 +143,7 @@ type hold struct {
 
 	events chan string
 	over   chan struct{} // closed when the hold has ended
-	ending sync.Once
+	ending atomic.Bool
 	err    error // the result of the release; valid when over is closed
 }
 
@@ -543,32 +544,33 @@ func (a *Agent) renewal() int64 { return max((a.validity() / 3).Milliseconds(), 
 // end ends the hold, once. Unless the client declares that all its writes were answered, the next owner gets a higher token. end returns
 // the result of the release.
 func (h *hold) end(why reason) error {
-	first := false
-	h.ending.Do(func() {
-		first = true
-		h.agent.mu.Lock()
-		delete(h.agent.holds, h.id)
-		h.agent.mu.Unlock()
-		h.agent.rise(h.seats)
-		h.changing.Lock()
-		defer h.changing.Unlock()
-		h.ended = true
-		held := h.held()
-		if doubtful, ok := held.(interface{ ReleaseUnsettled() error }); ok && why != released {
-			h.err = doubtful.ReleaseUnsettled()
-		} else {
-			h.err = held.Release()
-		}
-		close(h.over)
-	})
-	<-h.over
-	if first {
-		if errors.Is(h.err, tier.ErrLost) {
-			why = gone
-		}
-		h.agent.ended(h, why)
+	if h.ending.Swap(true) {
+		<-h.over
+		return h.err
 	}
+	h.giveUp(why == released)
+	if errors.Is(h.err, tier.ErrLost) {
+		why = gone
+	}
+	h.agent.ended(h, why)
 	return h.err
+}
+
+func (h *hold) giveUp(settled bool) {
+	defer close(h.over)
+	h.agent.mu.Lock()
+	delete(h.agent.holds, h.id)
+	h.agent.mu.Unlock()
+	h.agent.rise(h.seats)
+	h.changing.Lock()
+	defer h.changing.Unlock()
+	h.ended = true
+	held := h.held()
+	if doubtful, ok := held.(interface{ ReleaseUnsettled() error }); ok && !settled {
+		h.err = doubtful.ReleaseUnsettled()
+	} else {
+		h.err = held.Release()
+	}
 }
 
 // find returns the hold with the id of the request, if it belongs to the process of the request.

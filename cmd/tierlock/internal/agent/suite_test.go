@@ -42,6 +42,11 @@ func newHost(tb testing.TB, server *memlock.Server, opts []tier.RegistryOption, 
 	tb.Helper()
 	label := fmt.Sprint("agent ", hosts.Add(1))
 	locks := need.Get(server.Connect(append(opts, tier.WithLeaseTTL(3*lease), tier.WithLabel(label))...))(tb)
+	return serveLocks(tb, locks, label, change...)
+}
+
+// serveLocks starts an agent for the locks of a registry.
+func serveLocks(tb testing.TB, locks *tier.Registry, label string, change ...func(*Config)) *host {
 	h := &host{locks: locks, conns: make(chan net.Conn), ended: make(chan struct{})}
 	h.uid.Store(int64(os.Getuid()))
 	config := Config{Label: label, Lease: lease, Clients: 1000, Check: checkPath, Logger: slog.New(slog.DiscardHandler)}

@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tierlock/tierlock/internal/test/explore"
+	"github.com/tierlock/tierlock/internal/test/need"
+)
+
+var all = flag.Bool("all", false, "explore the scopes that take minutes as well")
+
+const (
+	lock   = "path=/a&listen=contended"
+	writer = "path=/a&mode=write&listen=contended"
+	reader = "path=/a&mode=read"
+	most   = "path=/a&permits=2&of=3"
+	both   = "path=/a&path=/b"
+)
+
+// faulty adds the faults of clients to a scope.
+func faulty(s scope) scope {
+	s.die, s.stop, s.unsettled, s.unread, s.clock = true, true, true, true, true
+	return s
+}
+
+// storeless adds the faults of the first agent to a scope, in which clients hold for some time.
+func storeless(s scope) scope {
+	s.works, s.deaf, s.cut, s.shutdown, s.leave, s.kill = 8, []int{4, 9}, []int{4, 9}, true, true, true
+	return s
+}
+
+// The search tries the orders of the steps of these scopes: all of them, or up to a number of steps out of order.
+func TestScopes(t *testing.T) {
+	for _, s := range []struct {
+		name           string
+		delays, faults int
+		long           bool
+		scope          scope
+	}{
+		{"two clients, any two faults", 0, 2, false, faulty(scope{clients: []string{lock, lock}})},
+		{"three clients, any fault", 0, 1, false, faulty(scope{clients: []string{lock, lock, lock}})},
+		{"two clients, commands, any fault", 2, 1, false, faulty(scope{clients: []string{lock, lock}, store: true})},
+		{"two hosts, any fault", 0, 1, false, faulty(scope{clients: []string{lock, lock}, far: []string{lock}})},
+		{"two hosts, commands, any fault", 1, 1, false, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
+		{"two hosts, a fault of the agent", 1, 1, false, storeless(scope{clients: []string{lock, lock}, far: []string{lock}})},
+		{"two clients, slow answers, a client stops", 2, 2, false,
+			scope{clients: []string{lock, lock}, works: 1, slow: true, stop: true, clock: true, unread: true}},
+		{"readers and a writer, any fault", 1, 1, false, faulty(scope{clients: []string{reader, writer, reader}, far: []string{writer}})},
+		{"permits, any fault", 1, 1, false, faulty(scope{clients: []string{most, most}, far: []string{most}})},
+		{"two locks, any fault", 1, 1, false, faulty(scope{clients: []string{both, "path=/b"}, far: []string{both}})},
+
+		{"three clients, any two faults", 0, 2, true, faulty(scope{clients: []string{lock, lock, lock}})},
+		{"two clients, twice, any fault", 0, 1, true, faulty(scope{clients: []string{lock, lock}, turns: 2})},
+		{"two clients, commands, any two faults", 4, 2, true, faulty(scope{clients: []string{lock, lock}, store: true})},
+		{"two hosts, any two faults", 0, 2, true, faulty(scope{clients: []string{lock, lock}, far: []string{lock}})},
+		{"two hosts, commands, any two faults", 3, 2, true, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
+		{"two hosts, a fault of the agent and one of a client", 2, 2, true,
+			faulty(storeless(scope{clients: []string{lock, lock}, far: []string{lock}}))},
+		{"two clients, slow answers, any two faults", 3, 2, true, faulty(scope{clients: []string{lock, lock}, works: 1, slow: true})},
+		{"readers and a writer, any two faults", 3, 2, true, faulty(scope{clients: []string{reader, writer, reader}, far: []string{writer}})},
+		{"permits, any two faults", 3, 2, true, faulty(scope{clients: []string{most, most}, far: []string{most}})},
+		{"two locks, any two faults", 3, 2, true, faulty(scope{clients: []string{both, "path=/b"}, far: []string{both}})},
+	} {
+		if s.long && !*all {
+			continue
+		}
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			r := explore.Search{Begin: s.scope.begin, Faults: s.faults, Delays: cmp.Or(s.delays, -1)}.Run(t)
+			extent := "complete"
+			if r.Bounded {
+				extent = fmt.Sprintf("bounded: at most %d steps out of order", s.delays)
+			}
+			fmt.Printf("agent, %s: %d executions, %s\n", s.name, r.Executions, extent)
+			if r.Violation != nil {
+				t.Errorf("%v, after these steps:\n\t%s", r.Violation.Wrong, strings.Join(r.Violation.Schedule, "\n\t"))
+			}
+		})
+	}
+}
+
+// Each judge finds the defect that it is for.
+func TestJudgesFind(t *testing.T) {
+	for seed, judge := range map[string]string{
+		"a client counts on its hold for too long":       "exclusion",
+		"an unsettled release looks clean":               "tokens",
+		"a client keeps its hold":                        "waits",
+		"a dead client keeps its connection":             "left",
+		"a client does not learn that another one waits": "contended",
+		"a renewal names no hold":                        "fails",
+	} {
+		t.Run(seed, func(t *testing.T) {
+			s := faulty(scope{clients: []string{lock, lock}, seed: seed})
+			if judge == "fails" {
+				s.works, s.stop = 4, false
+			}
+			r := explore.Search{Begin: s.begin, Faults: 1, Delays: 1}.Run(t)
+			need.Must(t, "no violation", r.Violation != nil)
+			need.That(t, fmt.Sprintf("%v, want %s", r.Violation.Wrong, judge), strings.HasPrefix(r.Violation.Wrong.Error(), judge+":"))
+		})
+	}
+}
