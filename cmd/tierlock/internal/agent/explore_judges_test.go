@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/tierlock/tierlock/internal/test/oracle"
 )
 
 // blameLocked records the first violation that a judge finds.
@@ -14,59 +16,115 @@ func (w *world) blameLocked(judge, format string, args ...any) {
 	}
 }
 
-// excludes reports whether two clients must not hold at the same time.
-func (c *caller) excludes(d *caller) bool {
-	if !slices.ContainsFunc(c.wish["path"], func(path string) bool { return slices.Contains(d.wish["path"], path) }) {
-		return false
-	}
-	number := func(c *caller, name string) int {
-		n, _ := strconv.Atoi(c.wish.Get(name))
+// room returns how many holds of weight 1 the locks of a client have room for, and the weight of its hold.
+func (c *caller) room() (room oracle.Room, weight int64) {
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(c.wish.Get(name), 10, 64)
 		return n
 	}
-	if of := number(c, "of"); of > 0 {
-		return number(c, "permits")+number(d, "permits") > of
+	switch of := number("of"); {
+	case of > 0:
+		return oracle.Room(of), number("permits")
+	case c.wish.Has("mode"):
+		return oracle.Everybody, oracle.Weight(c.wish.Get("mode") == "read")
 	}
-	return c.wish.Get("mode") != "read" || d.wish.Get("mode") != "read"
+	return oracle.Mutex, 1
 }
 
-// grantedLocked records that an agent has granted a wish. A later owner has the token of an earlier one only after a clean release.
+// excludes reports whether two clients must not hold at the same time.
+func (c *caller) excludes(d *caller) bool {
+	room, weight := c.room()
+	_, other := d.room()
+	return !room.Fits(weight+other) && slices.ContainsFunc(c.wish["path"], d.wants)
+}
+
+func (c *caller) wants(path string) bool { return slices.Contains(c.wish["path"], path) }
+
+// grantedLocked records that an agent has granted a wish, and checks the tokens. Clients of one host may have the same token, unless the
+// hold of one of them did not end cleanly. Permits have no order.
 func (w *world) grantedLocked(c *caller, e event) {
 	tokens := e.Tokens
 	if tokens == nil {
 		tokens = map[string]string{c.wish.Get("path"): e.Token}
 	}
-	x := &span{caller: c, tokens: make(map[string]int64), begin: -1, end: -1}
-	for path, text := range tokens {
-		x.tokens[path], _ = strconv.ParseInt(text, 10, 64)
+	x := &span{caller: c, marks: make(map[string]oracle.Mark), begin: -1, end: -1}
+	alone := func(c *caller) bool {
+		room, weight := c.room()
+		return room.Alone(weight)
 	}
-	for _, y := range w.spans {
-		if !c.excludes(y.caller) || c.wish.Has("of") { // permits have no order
+	for path, text := range tokens {
+		token, _ := strconv.ParseInt(text, 10, 64)
+		x.marks[path] = oracle.Mark{Token: token, Process: int64(slices.Index(w.hosts, c.site))}
+		if c.wish.Has("of") {
 			continue
 		}
-		for path, token := range y.tokens {
-			if later, same := x.tokens[path]; same && (later < token || later == token && !y.clean) {
-				w.blameLocked("tokens", "%s gets token %d of %s after %s had %d, released cleanly %t", c.name, later, path, y.name, token, y.clean)
+		var before oracle.Tokens
+		for _, y := range w.spans {
+			if !y.wants(path) {
+				continue
 			}
+			before = before.With(y.marks[path], alone(y.caller))
+			if c.excludes(y.caller) && !y.clean && y.marks[path].Token == token {
+				w.blameLocked("tokens", "%s gets the token %d of %s, whose hold did not end cleanly", c.name, token, y.name)
+			}
+		}
+		if err := before.Judge(x.marks[path], alone(c)); err != nil {
+			w.blameLocked("tokens", "%s: %v", c.name, err)
 		}
 	}
 	w.spans, c.span = append(w.spans, x), x
 }
 
-// judgeLocked checks what must hold after each step: no two clients count on locks that exclude each other. In each order of the
-// independent steps, the time of one of them has to end before the time of the other one begins.
+// apart reports whether one of two spans ends before the other begins, in every order of the independent steps.
+func (w *world) apart(x, y *span) bool {
+	ends := func(x, y *span) bool { return x.end >= 0 && x.end < y.begin && w.before(x.end, y.begin) }
+	return x.caller == y.caller || x.begin < 0 || y.begin < 0 || ends(x, y) || ends(y, x)
+}
+
+// judgeLocked checks after each step that no clients count on locks at the same time that exclude each other.
 func (w *world) judgeLocked() {
 	for _, c := range w.clients {
-		if c.countsLocked() && !time.Now().Before(c.untilLocked()) {
+		stops := time.Duration(0)
+		if w.scope.seed == "a client stops too late" {
+			stops = lease
+		}
+		if c.countsLocked() && !time.Now().Before(c.untilLocked().Add(stops)) {
 			c.span.end = w.step
 		}
+		if h := c.site.hold(c.id); h != nil && c.unread && time.Since(c.full) > lease+c.site.agent.margin() {
+			w.blameLocked("left", "%s has not read its stream for %v, and the agent keeps its hold", c.name, time.Since(c.full))
+		}
 	}
+	w.judgeMarginLocked()
 	for _, x := range w.spans {
-		for _, y := range w.spans {
-			if x.begin < 0 || x.begin < w.step || y.begin < 0 || x.caller == y.caller || !x.excludes(y.caller) {
-				continue
+		if x.begin < 0 || x.begin < w.step { // it was checked before
+			continue
+		}
+		room, _ := x.room()
+		for _, path := range x.wish["path"] {
+			others := slices.DeleteFunc(slices.Clone(w.spans), func(y *span) bool { return y == x || !y.wants(path) })
+			weight := func(y *span) int64 { _, weight := y.room(); return weight }
+			if crowd := oracle.Crowd(room, x, others, weight, w.apart); crowd != nil {
+				w.blameLocked("exclusion", "%s can count on %s while %s does", x.name, path, crowd[len(crowd)-1].name)
 			}
-			if y.end < 0 || y.end >= x.begin || !w.before(y.end, x.begin) {
-				w.blameLocked("exclusion", "%s begins in step %d, and %s counts on its hold from step %d to %d", x.name, x.begin, y.name, y.begin, y.end)
+		}
+	}
+}
+
+// judgeMarginLocked checks that no client counts on its hold longer than until one margin before the agent's own lease ends. The agent may
+// be stopped from now on, and could not end the hold of the client.
+func (w *world) judgeMarginLocked() {
+	for _, c := range w.clients {
+		if !c.countsLocked() {
+			continue
+		}
+		h := c.site.hold(c.id)
+		if h == nil || h.held().Err() != nil {
+			continue
+		}
+		for _, end := range h.ends() {
+			if margin := end.Sub(c.untilLocked()); margin < c.site.agent.margin() {
+				w.blameLocked("margin", "%s counts on its hold until %v before the lease of the agent ends", c.name, margin)
 			}
 		}
 	}

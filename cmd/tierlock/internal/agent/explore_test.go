@@ -29,7 +29,7 @@ func faulty(s scope) scope {
 
 // storeless adds the faults of the first agent to a scope, in which clients hold for some time.
 func storeless(s scope) scope {
-	s.works, s.deaf, s.cut, s.shutdown, s.leave, s.kill = 8, []int{4, 9}, []int{4, 9}, true, true, true
+	s.works, s.eager, s.deaf, s.cut, s.shutdown, s.leave, s.kill = 6, true, []int{4}, []int{9}, true, true, true
 	return s
 }
 
@@ -47,8 +47,9 @@ func TestScopes(t *testing.T) {
 		{"two hosts, any fault", 0, 1, false, faulty(scope{clients: []string{lock, lock}, far: []string{lock}})},
 		{"two hosts, commands, any fault", 1, 1, false, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
 		{"two hosts, a fault of the agent", 1, 1, false, storeless(scope{clients: []string{lock, lock}, far: []string{lock}})},
-		{"two clients, slow answers, a client stops", 2, 2, false,
-			scope{clients: []string{lock, lock}, works: 1, slow: true, stop: true, clock: true, unread: true}},
+		{"two clients, slow answers, one stops or reads late", 2, 2, false,
+			scope{clients: []string{lock, lock}, works: 1, eager: true, slow: true, stop: true, clock: true, late: true}},
+		{"two clients that work, any fault", 0, 1, false, faulty(scope{clients: []string{lock, lock}, works: 7})},
 		{"readers and a writer, any fault", 1, 1, false, faulty(scope{clients: []string{reader, writer, reader}, far: []string{writer}})},
 		{"permits, any fault", 1, 1, false, faulty(scope{clients: []string{most, most}, far: []string{most}})},
 		{"two locks, any fault", 1, 1, false, faulty(scope{clients: []string{both, "path=/b"}, far: []string{both}})},
@@ -60,7 +61,7 @@ func TestScopes(t *testing.T) {
 		{"two hosts, commands, any two faults", 3, 2, true, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
 		{"two hosts, a fault of the agent and one of a client", 2, 2, true,
 			faulty(storeless(scope{clients: []string{lock, lock}, far: []string{lock}}))},
-		{"two clients, slow answers, any two faults", 3, 2, true, faulty(scope{clients: []string{lock, lock}, works: 1, slow: true})},
+		{"two clients, slow answers, any two faults", 3, 2, true, faulty(scope{clients: []string{lock, lock}, works: 1, eager: true, slow: true, late: true})},
 		{"readers and a writer, any two faults", 3, 2, true, faulty(scope{clients: []string{reader, writer, reader}, far: []string{writer}})},
 		{"permits, any two faults", 3, 2, true, faulty(scope{clients: []string{most, most}, far: []string{most}})},
 		{"two locks, any two faults", 3, 2, true, faulty(scope{clients: []string{both, "path=/b"}, far: []string{both}})},
@@ -83,10 +84,30 @@ func TestScopes(t *testing.T) {
 	}
 }
 
+// The reduced search leaves out orders. It must still find every outcome that the full search finds.
+func TestReducedSearchFindsAllOutcomes(t *testing.T) {
+	for name, s := range map[string]scope{
+		"two clients":          {clients: []string{lock, lock}, die: true, stop: true, unsettled: true},
+		"two hosts":            {clients: []string{lock}, far: []string{lock}, die: true, unsettled: true},
+		"one client, commands": {clients: []string{lock}, die: true, unsettled: true, store: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			full := explore.Search{Begin: s.begin, Faults: 1, Delays: -1, Full: true}.Run(t)
+			reduced := explore.Search{Begin: s.begin, Faults: 1, Delays: -1}.Run(t)
+			need.Must(t, "a violation", full.Violation == nil && reduced.Violation == nil)
+			need.That(t, fmt.Sprintf("%d executions, of %d", reduced.Executions, full.Executions), reduced.Executions < full.Executions)
+			for outcome := range full.Outcomes {
+				need.That(t, "not found: "+outcome, reduced.Outcomes[outcome])
+			}
+		})
+	}
+}
+
 // Each judge finds the defect that it is for.
 func TestJudgesFind(t *testing.T) {
 	for seed, judge := range map[string]string{
-		"a client counts on its hold for too long":       "exclusion",
+		"a client stops too late":                        "exclusion",
+		"a client counts on its hold for too long":       "margin",
 		"an unsettled release looks clean":               "tokens",
 		"a client keeps its hold":                        "waits",
 		"a dead client keeps its connection":             "left",

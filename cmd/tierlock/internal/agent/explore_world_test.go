@@ -20,6 +20,7 @@ import (
 	"github.com/tierlock/tierlock/internal/memory"
 	"github.com/tierlock/tierlock/internal/queue"
 	"github.com/tierlock/tierlock/internal/test/explore"
+	"github.com/tierlock/tierlock/internal/test/oracle"
 	"github.com/tierlock/tierlock/tier"
 )
 
@@ -31,6 +32,7 @@ type scope struct {
 	turns   int      // how often each client holds; 0 means once
 	works   int      // for how many seconds a client holds before it releases
 	store   bool     // each command to the store, each answer and each notification is a step
+	eager   bool     // clients renew while they wait
 	slow    bool     // an answer to a renewal arrives in a step of its own
 
 	// The following faults are possible.
@@ -38,6 +40,7 @@ type scope struct {
 	stop      bool  // a client is stopped, and it may wake up later
 	unsettled bool  // a client releases although a write may be under way
 	unread    bool  // a client renews, but does not read its stream any more
+	late      bool  // a client reads no line for a lease, and renews meanwhile
 	clock     bool  // a second passes although other steps are possible
 	deaf      []int // the store gets no renewals of the first agent for this many seconds
 	cut       []int // the store gets nothing from the first agent for this many seconds
@@ -113,6 +116,8 @@ type caller struct {
 	notified bool  // the agent has sent contended
 	stopped  bool
 	unread   bool
+	full     time.Time // since when it does not read its stream
+	late     time.Time // until then, it reads no line
 }
 
 type state int
@@ -135,8 +140,8 @@ type counted struct {
 // A span is the time for which a client counts on its hold. It begins after one step, and ends after another.
 type span struct {
 	*caller
-	tokens     map[string]int64
-	begin, end int // steps; -1: not yet
+	marks      map[string]oracle.Mark // by path
+	begin, end int                    // steps; -1: not yet
 	since      time.Time
 	clean      bool // the client has declared that its writes were answered
 }
@@ -337,7 +342,7 @@ func (w *world) readsLocked(step adder) {
 			step(w.quiet < w.patience(), c.name+" wakes up", func() { c.stopped = false }, c.touches()...)
 			continue
 		}
-		if len(c.inbox) > 0 {
+		if len(c.inbox) > 0 && !time.Now().Before(c.late) {
 			touches := c.touches()
 			if c.inbox[0].Event == "acquired" { // after any other line, the client closes the connection
 				touches = []string{c.name}
@@ -368,7 +373,7 @@ func (c *caller) dueLocked() bool {
 	case !c.renewed.Before(now):
 		return false
 	case c.state == waiting:
-		return c.world.scope.slow && c.sent.Before(now) && !c.site.ended
+		return c.world.scope.eager && c.sent.Before(now) && !c.site.ended
 	}
 	return c.state == holding && (c.sent.Before(now) || !c.countsLocked())
 }
@@ -407,12 +412,15 @@ func (w *world) faultsLocked(step adder, busy bool) {
 		if s.stop && !c.stopped && (c.state == waiting || c.state == holding) {
 			step(true, c.name+" is stopped", func() { c.stopped = true }, both...)
 		}
+		if s.late && c.state == waiting && !c.stopped && c.late.IsZero() {
+			step(true, c.name+" reads late", func() { c.late = time.Now().Add(lease) }, both...)
+		}
 		if s.unsettled && c.state == holding && c.countsLocked() && !c.stopped {
 			step(true, c.name+" releases unsettled", func() { c.releaseLocked(true) }, both...)
 		}
 		if s.unread && c.state == holding && !c.unread {
 			step(true, c.name+" reads nothing any more", func() {
-				c.unread = true
+				c.unread, c.full = true, time.Now()
 				c.conn.stick()
 			}, both...)
 		}
