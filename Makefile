@@ -138,7 +138,7 @@ test: server etcd-server redis-server postgresql-server mariadb-server prometheu
 		go build -ldflags=-w -o "$$dir/tierlock" ./cmd/tierlock && \
 		run() { $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile "$$dir/$$1.json" -- \
 			-ldflags=-w -shuffle=on -timeout 20m -p 4 -parallel 8 "$${@:2}" || status=$$?; } && \
-		run searches -run '$(SEARCHES)' ./internal/test/explore ./stress/internal/trace && \
+		run searches -run '$(SEARCHES)' ./internal/test/explore ./cmd/tierlock/internal/agent ./stress/internal/trace && \
 		run others $(RACE) -skip '$(SEARCHES)' $(LONGEST) $(PACKAGES) && \
 		cat "$$dir"/*.json | $(GOTESTSUM) tool slowest --num 20 && exit $$status
 
@@ -179,12 +179,12 @@ sim:
 
 # explore tries the orders of messages with one fault at small scopes, all of them or up to a bound. explore-all goes on for hours.
 # Executions allocate much and keep nothing, and therefore garbage is collected less often.
-EXPLORE = @set -o pipefail; GOGC=400 go test -count=1 -timeout 8h -v ./internal/test/explore -run TestScopes -all $(1) | \
+EXPLORE = @set -o pipefail; GOGC=400 go test -count=1 -timeout 8h -v $(1) -run TestScopes -all $(2) | \
 	grep -v -e '^ *---' -e '^===' -e '^PASS' -e '^ok'
 explore:
-	$(call EXPLORE)
+	$(call EXPLORE,./internal/test/explore ./cmd/tierlock/internal/agent)
 explore-all:
-	$(call EXPLORE,-night)
+	$(call EXPLORE,./internal/test/explore,-night)
 
 # mutants removes one guard at a time. The tests have to fail each time.
 N ?= 200

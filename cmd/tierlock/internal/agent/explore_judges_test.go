@@ -144,7 +144,7 @@ func (w *world) judgeQuietLocked() {
 		held += len(h.ids())
 	}
 	for _, c := range w.clients {
-		if c.state == waiting && !c.stopped && (w.quiet >= w.patience() || w.quiet > 0 && held == 0 && !w.disturbs) {
+		if c.state == waiting && !c.stopped && (w.quiet >= w.patience() || w.quiet > 0 && held == 0 && c.span == nil && !w.disturbs) {
 			w.blameLocked("waits", "%s waits, %d s after the last change, and %d holds are left", c.name, w.quiet, held)
 		}
 		listens := c.span != nil && c.state == holding && !c.unread && c.wish.Get("listen") == "contended"

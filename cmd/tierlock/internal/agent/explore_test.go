@@ -47,6 +47,8 @@ func TestScopes(t *testing.T) {
 		{"two hosts, any fault", 0, 1, false, faulty(scope{clients: []string{lock, lock}, far: []string{lock}})},
 		{"two hosts, commands, any fault", 1, 1, false, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
 		{"two hosts, a fault of the agent", 1, 1, false, storeless(scope{clients: []string{lock, lock}, far: []string{lock}})},
+		{"two hosts, the agent is shut down, and its client reads late", 1, 1, false,
+			scope{clients: []string{lock}, far: []string{lock}, works: 8, eager: true, shutdown: true, late: true}},
 		{"two clients, slow answers, one stops or reads late", 2, 2, false,
 			scope{clients: []string{lock, lock}, works: 1, eager: true, slow: true, stop: true, clock: true, late: true}},
 		{"two clients that work, any fault", 0, 1, false, faulty(scope{clients: []string{lock, lock}, works: 7})},

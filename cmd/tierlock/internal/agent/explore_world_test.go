@@ -40,7 +40,7 @@ type scope struct {
 	stop      bool  // a client is stopped, and it may wake up later
 	unsettled bool  // a client releases although a write may be under way
 	unread    bool  // a client renews, but does not read its stream any more
-	late      bool  // a client reads no line for a lease, and renews meanwhile
+	late      bool  // a client reads no line for two leases, and renews meanwhile
 	clock     bool  // a second passes although other steps are possible
 	deaf      []int // the store gets no renewals of the first agent for this many seconds
 	cut       []int // the store gets nothing from the first agent for this many seconds
@@ -244,6 +244,9 @@ func (w *world) post(name, touches string) {
 // patience is how many seconds may pass without a change until all clients that are left have got the lock.
 func (w *world) patience() int {
 	n := int(lease/tick) + 2 + w.scope.works
+	if w.scope.late {
+		n += int(2 * lease / tick)
+	}
 	if w.disturbs {
 		n += int(2*session/tick) + slices.Max(slices.Concat(w.scope.deaf, w.scope.cut, []int{0})) // an agent first learns that its session has ended
 	}
@@ -412,8 +415,8 @@ func (w *world) faultsLocked(step adder, busy bool) {
 		if s.stop && !c.stopped && (c.state == waiting || c.state == holding) {
 			step(true, c.name+" is stopped", func() { c.stopped = true }, both...)
 		}
-		if s.late && c.state == waiting && !c.stopped && c.late.IsZero() {
-			step(true, c.name+" reads late", func() { c.late = time.Now().Add(lease) }, both...)
+		if s.late && (c.state == waiting || c.state == holding) && !c.stopped && c.late.IsZero() {
+			step(true, c.name+" reads late", func() { c.late = time.Now().Add(2 * lease) }, both...)
 		}
 		if s.unsettled && c.state == holding && c.countsLocked() && !c.stopped {
 			step(true, c.name+" releases unsettled", func() { c.releaseLocked(true) }, both...)
@@ -455,6 +458,14 @@ func (w *world) faultsLocked(step adder, busy bool) {
 		})
 	}
 	everything(s.shutdown, "h1 ends at once", func() { first.end(true) })
+	everything(s.shutdown && s.late, "h1 ends at once, and its clients read late", func() {
+		for _, c := range w.clients {
+			if c.site == first {
+				c.late = time.Now().Add(2 * lease)
+			}
+		}
+		first.end(true)
+	})
 	everything(s.leave, "h1 ends", func() { first.end(false) })
 	everything(s.kill, "h1 dies", func() {
 		first.ended = true
@@ -557,6 +568,9 @@ func (c *caller) hear(stream io.Reader) {
 			w.grantedLocked(c, e)
 			c.inbox = append(c.inbox, e)
 		case e.Event == "contended":
+			if !slices.ContainsFunc(w.clients, func(d *caller) bool { return d != c && !d.sent.IsZero() && c.excludes(d) }) {
+				w.blameLocked("contended", "%s learns that another client waits, and no other client has asked", c.name)
+			}
 			c.notified = w.scope.seed != "a client does not learn that another one waits"
 		case e.Event != "alive":
 			c.inbox = append(c.inbox, e)
