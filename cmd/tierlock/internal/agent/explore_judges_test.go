@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/tierlock/tierlock/internal/test/oracle"
+	"github.com/tierlock/tierlock/tier"
 )
 
 // blameLocked records the first violation that a judge finds.
@@ -146,6 +148,9 @@ func (w *world) judgeQuietLocked() {
 	for _, c := range w.clients {
 		if c.state == waiting && !c.stopped && (w.quiet >= w.patience() || w.quiet > 0 && held == 0 && c.span == nil && !w.disturbs) {
 			w.blameLocked("waits", "%s waits, %d s after the last change, and %d holds are left", c.name, w.quiet, held)
+		}
+		if h := c.site.hold(c.id); h != nil && c.countsLocked() && !c.unread && errors.Is(h.held().Err(), tier.ErrLost) {
+			w.blameLocked("told", "the agent has lost the hold of %s, and does not tell", c.name)
 		}
 		listens := c.span != nil && c.state == holding && !c.unread && c.wish.Get("listen") == "contended"
 		if !listens || c.notified || c.span.end >= 0 || w.disturbs {

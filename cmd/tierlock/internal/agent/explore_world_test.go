@@ -247,8 +247,8 @@ func (w *world) patience() int {
 	if w.scope.late {
 		n += int(2 * lease / tick)
 	}
-	if w.disturbs {
-		n += int(2*session/tick) + slices.Max(slices.Concat(w.scope.deaf, w.scope.cut, []int{0})) // an agent first learns that its session has ended
+	if w.disturbs { // an agent first learns that its session has ended
+		n += int(2*session/tick) + slices.Max(slices.Concat(w.scope.deaf, w.scope.cut, []int{0}))
 	}
 	return n
 }
