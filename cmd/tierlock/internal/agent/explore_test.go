@@ -52,6 +52,7 @@ var scopes = []scopeOfTest{
 	{"two clients, slow answers, one stops or reads late", 2, 2, 1479,
 		scope{clients: []string{lock, lock}, works: 1, eager: true, slow: true, stop: true, clock: true, late: true}},
 	{"two clients that work, any fault", 0, 1, 199, faulty(scope{clients: []string{lock, lock}, works: 7})},
+	{"two clients, twice, any fault", 0, 1, 350, faulty(scope{clients: []string{lock, lock}, turns: 2})},
 	{"readers and a writer, any fault", 1, 1, 82, faulty(scope{clients: []string{reader, writer, reader}, far: []string{writer}})},
 	{"permits, any fault", 1, 1, 50, faulty(scope{clients: []string{most, most}, far: []string{most}})},
 	{"two locks, any fault", 1, 1, 51, faulty(scope{clients: []string{both, "path=/b"}, far: []string{both}})},
@@ -60,10 +61,9 @@ var scopes = []scopeOfTest{
 // These scopes take a minute or more, and run only with -all.
 var longer = []scopeOfTest{
 	{"three clients, any two faults", 0, 2, 5585, faulty(scope{clients: []string{lock, lock, lock}})},
-	{"two clients, twice, any fault", 0, 1, 0, faulty(scope{clients: []string{lock, lock}, turns: 2})},
-	{"two clients, commands, any two faults", 3, 2, 0, faulty(scope{clients: []string{lock, lock}, store: true})},
-	{"two hosts, any two faults", 3, 2, 0, faulty(scope{clients: []string{lock, lock}, far: []string{lock}})},
-	{"two hosts, commands, any two faults", 2, 2, 0, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
+	{"two clients, commands, any two faults", 3, 2, 6944, faulty(scope{clients: []string{lock, lock}, store: true})},
+	{"two hosts, any two faults", 3, 2, 3457, faulty(scope{clients: []string{lock, lock}, far: []string{lock}})},
+	{"two hosts, commands, any two faults", 2, 2, 4818, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
 	{"two hosts, a fault of the agent and one of a client", 2, 2, 0,
 		faulty(storeless(scope{clients: []string{lock, lock}, far: []string{lock}}))},
 	{"two clients, slow answers, any two faults", 3, 2, 18762,

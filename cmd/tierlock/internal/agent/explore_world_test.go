@@ -177,16 +177,17 @@ func (p *plug) stick() {
 func (s scope) begin(t *testing.T) explore.World {
 	w := &world{T: t, scope: s, store: memory.NewServer(), step: -1, count: make(map[string]int)}
 	w.store.Script(w.decide)
-	for _, wishes := range [][]string{s.clients, s.far} {
-		if wishes == nil {
-			continue
+	wishes := [][]string{s.clients, s.far}
+	for i := range wishes {
+		if wishes[i] != nil {
+			w.hosts = append(w.hosts, &site{name: fmt.Sprint("h", i+1)})
 		}
-		h := &site{name: fmt.Sprint("h", len(w.hosts)+1)}
-		w.hosts = append(w.hosts, h)
+	}
+	for i, h := range w.hosts { // all of them are in the list before the first one sends a command
 		h.process = w.store.Dial(h.name, session, nil)
 		h.process.Deliver(func(m queue.Record) bool { return w.deliver(h, m) })
 		h.host = serveLocks(t, tier.New(h.process.Tier), h.name)
-		for _, wish := range wishes {
+		for _, wish := range wishes[i] {
 			values, err := url.ParseQuery(wish)
 			if err != nil {
 				t.Fatal(err)
@@ -206,8 +207,11 @@ func explored(op queue.Op) bool {
 
 func (w *world) decide(name string, c queue.Command) memory.Fault {
 	h := w.hosts[slices.IndexFunc(w.hosts, func(h *site) bool { return h.name == name })]
+	w.mu.Lock()
+	deaf := time.Now().Before(h.until)
+	w.mu.Unlock()
 	switch {
-	case c.Op == queue.Beat && time.Now().Before(h.until):
+	case c.Op == queue.Beat && deaf:
 		return memory.Fault{Never: true}
 	case explored(c.Op):
 		w.post(h.name+" "+string(c.Op)+" "+c.ID+" is executed", "store")
@@ -542,7 +546,7 @@ func (c *caller) askLocked() {
 		if err == nil {
 			defer conn.Close()
 			if response.StatusCode == http.StatusOK {
-				c.hear(response.Body)
+				c.hear(conn, response.Body)
 				return
 			}
 		}
@@ -553,7 +557,7 @@ func (c *caller) askLocked() {
 }
 
 // hear reads the stream of a hold.
-func (c *caller) hear(stream io.Reader) {
+func (c *caller) hear(conn *plug, stream io.Reader) {
 	w := c.world
 	lines := json.NewDecoder(stream)
 	for {
@@ -561,7 +565,7 @@ func (c *caller) hear(stream io.Reader) {
 		err := lines.Decode(&e)
 		w.mu.Lock()
 		switch {
-		case c.state == over || c.state == releasing: // it has died, or has ended the hold itself
+		case c.state == over || c.state == releasing || c.conn != conn: // it has died, or has ended the hold itself
 		case err != nil:
 			c.inbox = append(c.inbox, event{Event: "no connection"})
 		case e.Event == "acquired":
@@ -631,6 +635,7 @@ func (c *caller) endLocked(next state) {
 	if c.state = next; next == over {
 		if c.conn != nil && c.world.scope.seed != "a dead client keeps its connection" {
 			c.conn.Close()
+			c.conn = nil
 		}
 		if c.left--; c.left > 0 {
 			c.state = idle
