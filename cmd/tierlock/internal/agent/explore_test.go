@@ -64,8 +64,6 @@ var longer = []scopeOfTest{
 	{"two clients, commands, any two faults", 3, 2, 6944, faulty(scope{clients: []string{lock, lock}, store: true})},
 	{"two hosts, any two faults", 3, 2, 3457, faulty(scope{clients: []string{lock, lock}, far: []string{lock}})},
 	{"two hosts, commands, any two faults", 2, 2, 4818, faulty(scope{clients: []string{lock, lock}, far: []string{lock}, store: true})},
-	{"two hosts, a fault of the agent and one of a client", 2, 2, 0,
-		faulty(storeless(scope{clients: []string{lock, lock}, far: []string{lock}}))},
 	{"two clients, slow answers, any two faults", 3, 2, 18762,
 		faulty(scope{clients: []string{lock, lock}, works: 1, eager: true, slow: true, late: true})},
 	{"readers and a writer, any two faults", 3, 2, 18727, faulty(scope{clients: []string{reader, writer, reader}, far: []string{writer}})},
