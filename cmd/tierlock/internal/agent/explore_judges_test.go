@@ -186,7 +186,8 @@ func (w *world) judgeRestLocked() {
 		if holds, seats := len(h.ids()), h.seats(); holds+seats > 0 {
 			w.blameLocked("left", "%s has %d holds and %d clients at the end", h.name, holds, seats)
 		}
-		if n := h.agent.connections.Load(); n > 0 {
+		said, _ := h.agent.status(nil)
+		if n := said.(status).Connections; n > 0 {
 			w.blameLocked("left", "%s has %d connections at the end", h.name, n)
 		}
 	}
