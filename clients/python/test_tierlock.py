@@ -330,6 +330,76 @@ class Locking(unittest.TestCase):
             left.set()
             later.result()
 
+    def test_connection_of_a_released_hold_can_serve_another_hold_at_once(self):
+        first, answer, later = self.locks.mutex(self.path).acquire(), self.locks.answer, []
+
+        def slow(conn):  # another thread acquires before the first one goes on
+            said = answer(conn)
+            if conn is first.conn:
+                while not later or later[-1].conn is not conn:
+                    later.append(pool.submit(self.locks.mutex(f"{self.path}/{len(later)}").acquire).result())
+            return said
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, unittest.mock.patch.object(self.locks, "answer", slow):
+            first.release()
+        later[-1].conn.sock.getpeername()  # it is open
+        for hold in later:
+            hold.release()
+
+    def test_connection_that_the_agent_closes_is_not_used_again(self):
+        conn = tierlock.Connection()
+        conn.status, conn.text, conn.headers = 200, b"", {"connection": "close"}
+        self.locks.answer(conn)
+        self.assertEqual(self.locks.idle, [])
+
+    def test_interrupted_acquire_leaves_nothing(self):
+        with self.locks.mutex(self.path + "-other") as other:
+            def interrupted(*arguments):
+                register(*arguments)
+                raise KeyboardInterrupt
+
+            register = self.locks.selector.register
+            with unittest.mock.patch.object(self.locks.selector, "register", interrupted):
+                self.assertRaises(KeyboardInterrupt, self.locks.mutex(self.path).acquire)
+            self.assertEqual(self.locks.holds, {other})
+            self.assertEqual(len(self.locks.selector.get_map()), 1)
+            with self.locks.mutex(self.path):
+                pass
+
+    def test_interrupted_release_ends_the_hold(self):
+        lock = self.locks.mutex(self.path)
+        hold = lock.acquire()
+        with unittest.mock.patch.object(hold, "check", side_effect=KeyboardInterrupt):
+            self.assertRaises(KeyboardInterrupt, hold.release)
+        self.assertTrue(hold.lost.is_set())
+        self.assertEqual(self.locks.holds, set())
+        with lock:
+            pass
+
+    def test_another_thread_can_leave_a_with_statement(self):
+        lock = self.locks.mutex(self.path)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            hold = pool.submit(lock.__enter__).result()
+        lock.__exit__(None, None, None)
+        self.assertRaisesRegex(tierlock.Lost, "released", hold.check)
+
+    def test_release_that_cannot_connect_raises_lost(self):
+        hold = self.locks.mutex(self.path).acquire()
+        with unittest.mock.patch.object(self.locks, "address", SOCKET + ".none"):
+            self.locks.idle.clear()
+            self.assertRaises(tierlock.Lost, hold.release)
+
+    def test_loss_without_a_cause_is_a_loss(self):
+        hold = self.locks.mutex(self.path).acquire()
+        hold.lose("")
+        self.assertRaises(tierlock.Lost, hold.check)
+
+    def test_wait_is_a_number_of_seconds(self):
+        for wait in (-1, float("nan"), float("inf")):
+            self.assertRaises(ValueError, self.locks.mutex, self.path, wait=wait)
+        with self.locks.mutex(self.path):
+            self.assertRaises(tierlock.WaitLimit, self.locks.mutex(self.path, wait=1e-9).acquire)
+
     def test_background_thread_ends_after_the_last_hold(self):
         before = set(threading.enumerate())
         for _ in range(2):

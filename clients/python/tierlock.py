@@ -7,6 +7,7 @@
 This file needs only Python 3.8. All objects are safe for threads. README.md says what is not promised.
 """
 
+import contextlib
 import functools
 import itertools
 import json
@@ -165,23 +166,29 @@ class Locks:
     def ask(self, method, what, query, body=b"", unanswered=Unavailable):
         """Sends a request and waits for the answer. Raises unanswered if the agent may have executed the request and does not say so."""
         sent, conn = self.send(method, what, query, body)
+        mine = True
         try:
             conn.wait(PATIENCE)
+            mine = False
             return (sent, *self.answer(conn))
         except (OSError, ValueError, KeyError) as err:
-            conn.sock.close()
             raise unanswered(f"{self.address}: {err or type(err).__name__}") from err
+        finally:
+            if mine:
+                conn.sock.close()
 
     def answer(self, conn):
-        """Returns the body and the headers of a complete answer, or raises its error. The connection can then serve other requests."""
-        text, headers, refusal = conn.text, conn.headers, None
-        if conn.status != 200:
+        """Returns the body and the headers of a complete answer, or raises its error. The caller must not use the connection afterwards, in
+        any case: it may serve a request of another thread already."""
+        status, text, headers = conn.status, conn.text, conn.headers
+        if headers.get("connection") == "close":
+            conn.sock.close()
+        else:
+            with self.guard:
+                self.idle.append(conn)
+        if status != 200:
             said = json.loads(text)
-            refusal = ERRORS.get(said["code"], LockError)(said["error"], said["code"])
-        with self.guard:
-            self.idle.append(conn)
-        if refusal:
-            raise refusal
+            raise ERRORS.get(said["code"], LockError)(said["error"], said["code"])
         return text, headers
 
     def keep(self, hold):
@@ -193,8 +200,8 @@ class Locks:
                 selector = selectors.DefaultSelector()
                 threading.Thread(target=self.work, name="tierlock", daemon=True).start()
                 self.selector = selector
+            self.holds.add(hold)  # before register, so that end undoes both
             self.selector.register(hold.conn.sock, selectors.EVENT_READ, hold.hear)
-            self.holds.add(hold)
 
     def work(self):
         """The background thread. It ends if there is no hold when renewals are due."""
@@ -232,52 +239,61 @@ class Locks:
                 sent, conn = self.send("POST", "renew", "&".join(f"id={hold.id}" for hold in some))
             except Unavailable:
                 return
-            conn.sock.setblocking(False)
-            self.selector.register(conn.sock, selectors.EVENT_READ, functools.partial(self.renewed, conn, sent, some))
+            try:
+                conn.sock.setblocking(False)
+                self.selector.register(conn.sock, selectors.EVENT_READ, functools.partial(self.renewed, conn, sent, some))
+            except (OSError, ValueError, KeyError):
+                conn.sock.close()
 
     def renewed(self, conn, sent, holds):
         try:
             conn.receive()
-            if conn.done:
-                self.selector.unregister(conn.sock)
-                said = json.loads(self.answer(conn)[0])
-                self.every = said["renew_ms"] / 1000
-                for hold in holds:
-                    if hold.id in said.get("ended", ()):
-                        hold.lose("the agent has ended it")
-                    elif hold.remaining():  # a hold that has expired stays lost
-                        hold.until = max(hold.until, sent + said["valid_ms"] / 1000)
-        except LockError:
-            pass  # the agent refuses to renew for now
         except (OSError, ValueError, KeyError):
-            if not conn.done:
-                self.selector.unregister(conn.sock)
+            self.selector.unregister(conn.sock)
             conn.sock.close()
+            return
+        if not conn.done:
+            return
+        self.selector.unregister(conn.sock)
+        try:
+            said = json.loads(self.answer(conn)[0])
+            self.every = said["renew_ms"] / 1000
+            for hold in holds:
+                if hold.id in said.get("ended", ()):
+                    hold.lose("the agent has ended it")
+                elif hold.remaining():  # a hold that has expired stays lost
+                    hold.until = max(hold.until, sent + said["valid_ms"] / 1000)
+        except (LockError, ValueError, KeyError):
+            pass  # the agent refuses to renew for now
 
 
 class Lock:
     """What can be acquired, any number of times. A with statement acquires and releases it."""
 
     def __init__(self, locks, paths, kind, wait=None, listen="", label=""):
-        options = {"wait": None if wait is None else f"{wait:f}s", "listen": listen, "label": label}
+        if wait is not None and not 0 <= wait < float("inf"):
+            raise ValueError("wait is a number of seconds, 0 or more")
+        options = {"wait": None if wait is None else f"{wait and max(wait, 0.001):f}s", "listen": listen, "label": label}
         self.query = urlencode({"path": paths, **kind, **{name: value for name, value in options.items() if value}}, doseq=True)
         self.locks, self.name, self.limit = locks, " ".join(paths), None if wait is None else wait + PATIENCE
-        self.inside = threading.local()
+        self.inside = []  # the thread and the hold of each with statement
 
     def acquire(self):
         """Waits, and returns a Hold that the caller has to release. Raises Locked, WaitLimit, Forbidden, Unavailable or LockError. Raises
         Lost if this process was stopped when it got the lock, for so long that the lock is lost again."""
         hold, (sent, conn) = Hold(self.locks, self.name), self.locks.send("POST", "hold", self.query)
+        hold.conn = conn
         try:
             conn.wait(self.limit, first_line=True)
             if conn.status != 200:
+                hold.end("it was refused")  # before other requests can use the connection
                 self.locks.answer(conn)
             first, *events = conn.lines()
             said = json.loads(first.decode())
             if clock() >= sent + said["renew_ms"] / 1000:  # after a long wait the validity has to begin anew
                 sent, text, _ = self.locks.ask("POST", "renew", "id=" + said["id"])
                 said.update(json.loads(text))
-            hold.begin(conn, said, sent + said["valid_ms"] / 1000)
+            hold.begin(said, sent + said["valid_ms"] / 1000)
             if said.get("ended"):
                 hold.lose("this process was stopped when it got the lock")
             hold.tell(events)
@@ -285,28 +301,28 @@ class Lock:
             self.locks.every = said["renew_ms"] / 1000
             self.locks.keep(hold)
             return hold
-        except (OSError, ValueError, KeyError) as err:
-            conn.sock.close()
-            raise Unavailable(f"{self.locks.address}: {err or type(err).__name__}") from err
-        except BaseException:  # KeyboardInterrupt, for example: the end of the connection ends the wait, or the hold
-            if not conn.done:
-                conn.sock.close()
+        except BaseException as err:  # also KeyboardInterrupt: the end of the connection ends the wait, or the hold
+            hold.lose("interrupted")
+            if isinstance(err, (OSError, ValueError, KeyError)):
+                raise Unavailable(f"{self.locks.address}: {err or type(err).__name__}") from err
             raise
 
     def __enter__(self):
         hold = self.acquire()
-        self.inside.holds = getattr(self.inside, "holds", []) + [hold]
+        self.inside.append((threading.current_thread(), hold))
         return hold
 
     def __exit__(self, kind, error, trace):
-        hold = self.inside.holds.pop()
-        if kind is None:
-            hold.release()
-            return
+        with self.locks.guard:  # the last one of this thread, or the first one that another thread has entered
+            own = [number for number, (thread, _) in enumerate(self.inside) if thread is threading.current_thread()]
+            _, hold = self.inside.pop(own[-1] if own else 0)
         try:
-            hold.release(unsettled=True)  # the exception may have interrupted a write
+            hold.release(unsettled=kind is not None)  # an exception may have interrupted a write
         except LockError:
-            pass  # the exception of the body says more
+            if kind is None:  # otherwise the exception of the body says more
+                raise
+        finally:
+            hold.lose("interrupted")  # if an exception came before release
 
 
 class Hold:
@@ -317,8 +333,8 @@ class Hold:
         self.locks, self.name, self.cause, self.turns = locks, name, "", itertools.count(1)
         self.lost, self.contended, self.revoke_requested = threading.Event(), threading.Event(), threading.Event()
 
-    def begin(self, conn, said, until):  # other clients wait meanwhile, so the rest is done before the wait for the lock
-        self.conn, self.id, self.until = conn, said["id"], until
+    def begin(self, said, until):  # other clients wait meanwhile, so the rest is done before the wait for the lock
+        self.id, self.until = said["id"], until
         self.token = int(said["token"]) if "token" in said else None
         self.tokens = {path: int(token) for path, token in said.get("tokens", {}).items()}
 
@@ -339,10 +355,11 @@ class Hold:
         with self.locks.guard:
             if self.cause:
                 return False
-            self.cause = cause
             if self in self.locks.holds:
+                with contextlib.suppress(KeyError, ValueError):  # an exception came between add and register
+                    self.locks.selector.unregister(self.conn.sock)
                 self.locks.holds.remove(self)
-                self.locks.selector.unregister(self.conn.sock)
+            self.cause = cause or "the agent has ended it"
             return True
 
     def lose(self, cause):
@@ -391,17 +408,23 @@ class Hold:
     def release(self, unsettled=False):
         """Ends the hold: every write under it was answered. Pass unsettled=True if one may be under way; the next owner then gets a higher
         token. Raises Lost if the hold was lost before, or the agent does not confirm the release. In all cases the hold has ended."""
-        self.check()
-        if not self.end(RELEASED):
-            self.check()
+        mine = False
         try:
+            self.check()
+            mine = self.end(RELEASED)
+            if not mine:
+                self.check()
             self.locks.ask("POST", "release", f"id={self.id}{'&unsettled=1' if unsettled else ''}", unanswered=Lost)
             self.conn.wait(PATIENCE)  # after the event released, the connection can serve other requests
+            mine = False
             self.locks.answer(self.conn)
+        except Unavailable as err:
+            raise Lost(f"{self.name}: the release is not confirmed: {err}", err.code) from err
         except (OSError, ValueError):
             pass  # the release was confirmed
         finally:
-            if not self.conn.done:
+            self.lose("interrupted")  # if an exception came before end
+            if mine:
                 self.conn.sock.close()  # if the agent has not confirmed the release, this ends the hold
 
 
