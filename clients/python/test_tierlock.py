@@ -399,6 +399,8 @@ class Locking(unittest.TestCase):
             self.assertRaises(ValueError, self.locks.mutex, self.path, wait=wait)
         with self.locks.mutex(self.path):
             self.assertRaises(tierlock.WaitLimit, self.locks.mutex(self.path, wait=1e-9).acquire)
+        with self.locks.mutex(self.path, wait=1e9):
+            pass
 
     def test_background_thread_ends_after_the_last_hold(self):
         before = set(threading.enumerate())

@@ -198,13 +198,16 @@ class Locks:
         with self.guard:
             if not self.selector:
                 selector = selectors.DefaultSelector()
-                threading.Thread(target=self.work, name="tierlock", daemon=True).start()
+                threading.Thread(target=self.work, args=(selector,), name="tierlock", daemon=True).start()
                 self.selector = selector
             self.holds.add(hold)  # before register, so that end undoes both
             self.selector.register(hold.conn.sock, selectors.EVENT_READ, hold.hear)
 
-    def work(self):
+    def work(self, selector):
         """The background thread. It ends if there is no hold when renewals are due."""
+        with self.guard:
+            if self.selector is not selector:
+                return  # an exception came while keep started the thread
         due = clock() + self.every
         try:
             while True:
@@ -275,7 +278,8 @@ class Lock:
             raise ValueError("wait is a number of seconds, 0 or more")
         options = {"wait": None if wait is None else f"{wait and max(wait, 0.001):f}s", "listen": listen, "label": label}
         self.query = urlencode({"path": paths, **kind, **{name: value for name, value in options.items() if value}}, doseq=True)
-        self.locks, self.name, self.limit = locks, " ".join(paths), None if wait is None else wait + PATIENCE
+        self.locks, self.name = locks, " ".join(paths)
+        self.limit = None if wait is None or wait > 1e6 else wait + PATIENCE  # a socket accepts no timeout of more than 24 days
         self.inside = []  # the thread and the hold of each with statement
 
     def acquire(self):
