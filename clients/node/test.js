@@ -204,6 +204,34 @@ function tests() {
     assert.equal(locks.holds.size, 0);
   });
 
+  test('an abort ends a wait, and not a hold', async () => {
+    const lock = locks.mutex('/node/aborted');
+    const control = new AbortController();
+    const hold = await locks.mutex('/node/aborted', { listen: 'contended' }).acquire({ signal: control.signal });
+    const waiter = assert.rejects(lock.acquire({ signal: control.signal }), { name: 'AbortError' });
+    await hold.contended;
+    control.abort();
+    await waiter;
+    await assert.rejects(lock.acquire({ signal: control.signal }), { name: 'AbortError' });
+    hold.check();
+    await hold.release();
+    await lock.run(async () => {}); // the waiter has left
+  });
+
+  test('wait is a number of milliseconds', async () => {
+    for (const wait of [-1, NaN, Infinity, '1']) assert.throws(() => locks.mutex('/node/wait', { wait }), TypeError);
+    await locks.mutex('/node/wait').run(async () => {
+      await assert.rejects(locks.mutex('/node/wait', { wait: 1e-9 }).acquire(), WaitLimit);
+    });
+  });
+
+  test('a validity that is not a number has ended', async () => {
+    const hold = await locks.mutex('/node/nan').acquire();
+    hold.until = NaN;
+    assert.equal(hold.remaining(), 0);
+    assert.throws(() => hold.check(), Lost);
+  });
+
   test('owner after an exception has a higher token', async () => {
     let token;
     await assert.rejects(locks.mutex('/node/failed').run(async (hold) => {

@@ -25,8 +25,9 @@ export interface Locks {
 
 /** Something that can be acquired, any number of times. */
 export interface Lock {
-  /** Resolves to a Hold once the lock is acquired. Rejects with Locked, WaitLimit, Lost, Forbidden, Unavailable or LockError. */
-  acquire(): Promise<Hold>;
+  /** Resolves to a Hold once the lock is acquired. Rejects with Locked, WaitLimit, Lost, Forbidden, Unavailable or LockError. An abort of
+   * signal ends the wait, and acquire rejects with its reason. It does not end the hold. */
+  acquire(options?: { signal?: AbortSignal }): Promise<Hold>;
   /** Acquires, calls f with the Hold, and releases. If f fails, the release is unsettled, and run rejects with the error of f. */
   run<T>(f: (hold: Hold) => T | Promise<T>): Promise<T>;
 }

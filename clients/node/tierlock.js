@@ -103,10 +103,10 @@ class Locks {
   }
 
   // open sends a request, and resolves to the response once its body begins. patience is a limit, unless it is undefined.
-  open(method, what, query, agent, patience, body) {
+  open(method, what, query, agent, patience, body, signal) {
     return new Promise((resolve, reject) => {
       const path = `/v1/${what}?${new URLSearchParams(query)}`;
-      const request = http.request({ socketPath: this.socketPath, method, path, agent }, resolve);
+      const request = http.request({ socketPath: this.socketPath, method, path, agent, signal }, resolve);
       request.on('error', reject);
       if (patience !== undefined) request.setTimeout(patience, () => request.destroy(new Error('no answer')));
       request.end(body);
@@ -175,21 +175,26 @@ async function* events(answer) {
 // Something that can be acquired.
 class Lock {
   constructor(locks, paths, kind, { wait, listen, label }) {
-    if (wait !== undefined && !Number.isFinite(wait)) throw new TypeError('wait is a number of milliseconds');
+    if (wait !== undefined && !(Number.isFinite(wait) && wait >= 0)) throw new TypeError('wait is a number of milliseconds, 0 or more');
     this.locks = locks;
-    this.limit = wait === undefined ? undefined : wait + locks.patience;
-    const query = { ...kind, wait: wait === undefined ? undefined : `${wait}ms`, listen, label };
+    this.limit = wait === undefined ? undefined : Math.min(wait + locks.patience, 2 ** 31 - 1); // Node has no longer timer
+    const query = { ...kind, wait: wait === undefined ? undefined : `${BigInt(Math.ceil(wait))}ms`, listen, label };
     this.query = [...[].concat(paths).map((path) => ['path', path]), ...Object.entries(query).filter(([, value]) => value !== undefined)];
   }
 
-  /** Resolves to a Hold once the lock is acquired. Rejects with Locked, WaitLimit, Unavailable, Forbidden or LockError. */
-  async acquire() {
+  /** Resolves to a Hold once the lock is acquired. Rejects with Locked, WaitLimit, Unavailable, Forbidden or LockError. An abort of signal
+   * ends the wait: acquire rejects with its reason. */
+  async acquire({ signal } = {}) {
+    signal?.throwIfAborted();
     const { locks } = this;
+    const wait = new AbortController(); // signal has no effect on the hold
+    const abort = () => wait.abort();
+    signal?.addEventListener('abort', abort);
     const sent = clock();
     let answer;
     try {
       // A connection of its own: its end is the end of the hold.
-      answer = await locks.open('POST', 'hold', this.query, false, this.limit);
+      answer = await locks.open('POST', 'hold', this.query, false, this.limit, undefined, wait.signal);
       if (answer.statusCode !== 200) await complete(answer);
       answer.setTimeout(0);
       const stream = events(answer);
@@ -200,12 +205,16 @@ class Lock {
       // After a long wait the validity has to begin anew. An earlier renewal does not count: if it did not name this hold, and the agent
       // granted the lock before it arrived, then it renewed nothing.
       if (clock() - sent > locks.every) await locks.renew([hold]);
+      signal?.throwIfAborted();
       hold.check();
       locks.keep(hold);
       return hold;
     } catch (err) {
       if (answer) answer.destroy(); // otherwise the lock would be taken until the lease is over
+      signal?.throwIfAborted();
       throw err instanceof LockError ? err : new Unavailable(`the agent at ${locks.socketPath}: ${err.message}`);
+    } finally {
+      signal?.removeEventListener('abort', abort);
     }
   }
 
@@ -261,7 +270,7 @@ class Hold {
   /** For how many milliseconds the hold is valid if it is not renewed again; 0 if it has ended. */
   remaining() {
     const left = this.until - clock() - STEP;
-    if (left <= 0) this.lose('it was not renewed in time');
+    if (!(left > 0)) this.lose('it was not renewed in time');
     return this.ended ? 0 : left;
   }
 
