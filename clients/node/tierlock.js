@@ -140,7 +140,8 @@ class Locks {
 
   // renew sends all requests at once: a slow answer to one must not make another hold late.
   async renew(holds) {
-    const batches = Array.from({ length: Math.ceil(holds.length / BATCH) }, (_, number) => holds.slice(number * BATCH, (number + 1) * BATCH));
+    const batches = [];
+    for (let first = 0; first < holds.length; first += BATCH) batches.push(holds.slice(first, first + BATCH));
     await Promise.all(batches.map(async (batch) => {
       const sent = clock();
       const said = JSON.parse((await this.ask('POST', 'renew', batch.map((hold) => ['id', hold.id]))).data);

@@ -79,7 +79,7 @@ class Connection:
             if not end:
                 return
             first, *fields = head.decode("latin-1").split("\r\n")
-            self.status, self.raw = int(first.split()[1]), rest
+            self.status, self.raw = int(first[9:12]), rest  # after "HTTP/1.1 "
             self.headers = dict(map(str.strip, field.lower().split(":", 1)) for field in fields)
         if self.headers.get("transfer-encoding") != "chunked":
             self.text, self.done = self.raw, len(self.raw) >= int(self.headers.get("content-length", 0))
