@@ -129,6 +129,7 @@ class Client {
     try {
       await this.hold.release({ unsettled: Math.random() < 0.125 });
       valid = !this.seen.Lost;
+      if (!valid) this.seen.Blind = true; // a loss is final, which release has to report
     } catch (err) {
       if (!(err instanceof LockError)) throw err;
       this.seen.Lost = !this.deaf;

@@ -117,6 +117,8 @@ class Client:
         try:
             self.hold.release(unsettled=random.random() < 0.125)
             valid = not self.seen.get("Lost")
+            if not valid:  # a loss is final, which release has to report
+                self.seen["Blind"] = True
         except tierlock.LockError:
             valid, self.seen["Lost"] = False, not self.deaf
         self.seen["Over"] = now()

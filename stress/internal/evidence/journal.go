@@ -30,7 +30,7 @@ type Hold struct {
 	Lost bool // the holder noticed that the lock was lost
 
 	Refused bool          // the fence has refused the token
-	Blind   bool          // the fence has refused the token, and yet Err returned nil afterwards
+	Blind   bool          // Err or Release returned nil after the loss: the fence had refused the token, or Err had reported the loss
 	Guarded Guarded       // the guarded write of the section
 	Met     *Overlap      // another section had the kernel's lock
 	Left    clock.Instant // when this holder had released the kernel's lock

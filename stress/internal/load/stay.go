@@ -195,7 +195,11 @@ func (s *stay) release() error {
 	called := clock.Now()
 	err := s.held.Release()
 	s.Over = clock.Now()
-	if err == nil && !s.Lost {
+	switch {
+	case err != nil:
+	case s.Lost: // a loss is final, which Release has to report
+		s.Blind = true
+	default:
 		s.Valid = called
 	}
 	return s.judgeLoss(err)

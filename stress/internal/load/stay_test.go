@@ -57,6 +57,17 @@ func TestLossAtReleaseEndsTheClaimBefore(t *testing.T) {
 	need.That(t, fmt.Sprintf("%+v, want lost, and valid no longer than at the first look", h), h.Lost && h.Valid != 0 && h.Valid <= h.Left)
 }
 
+// forgetful is a lateHold whose release succeeds.
+type forgetful struct{ lateHold }
+
+func (*forgetful) Release() error { return nil }
+
+func TestReleaseThatSucceedsAfterALossIsRecorded(t *testing.T) {
+	w, _ := newTestWitness(t)
+	h := turn(t, w, &forgetful{lateHold{storetest.Hold{Fence: 5}, 0}})
+	need.That(t, fmt.Sprintf("got %+v, want lost and blind", h), h.Lost && h.Blind && h.Valid == 0)
+}
+
 func TestLingeringSectionLastsUntilItsEndOrALoss(t *testing.T) {
 	w, _ := newTestWitness(t)
 	end := need.Get(Linger(w.worker.task.Dir, w.worker.task.Process))(t)

@@ -16,7 +16,7 @@ type Chaos struct {
 	Reentries       int64 `json:"reentries"`
 	StoppedHolders  int64 `json:"stopped_holders"`   // holds whose process was paused and resumed
 	StoppedAndLost  int64 `json:"stopped_and_lost"`  // stopped holds whose holder found the lock lost
-	LateErrMissing  int64 `json:"late_err_missing"`  // checks that found no loss although the lease had ended
+	LateErrMissing  int64 `json:"late_err_missing"`  // checks and releases that found no loss although the lease had ended
 	WouldBeOverlaps int64 `json:"would_be_overlaps"` // sections that overlap the section of a late holder; the fence has to prevent harm
 
 	FencedWrites        int64 `json:"fenced_writes"`
@@ -48,7 +48,7 @@ func (c *Chaos) violations() []violation {
 		return nil
 	}
 	v := []violation{
-		{c.LateErrMissing, "looks at a hold that saw no loss though its lease was over"},
+		{c.LateErrMissing, "looks at a hold that saw no loss though its lease was over, or releases that reported none"},
 		{c.GuardedLate, "guarded writes in another's turn"},
 		{c.Unhealed, "faults that could not be undone"},
 	}
