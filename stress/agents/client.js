@@ -110,7 +110,12 @@ class Client {
     const access = { Token: this.hold.token, Process: this.task.Process, Agent: this.task.Agent };
     const { Refused, Fenced, Unfenced } = await this.fence.ask('Read', access);
     if (Refused) return this.refused();
-    await sleep(Math.random() * 2 * this.task.Section / 1e6);
+    if (this.task.LongEvery && Math.random() < 1 / this.task.LongEvery) {
+      this.seen.Long = true;
+      await sleep(this.task.Long / 1e6);
+    } else {
+      await sleep(Math.random() * 2 * this.task.Section / 1e6);
+    }
     while (fs.existsSync(this.linger) && this.look()) await sleep(1);
     if (Math.random() < 0.5 && !this.look()) return; // otherwise the client writes without a check
     this.record();

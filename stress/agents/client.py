@@ -42,6 +42,7 @@ class Fence:
 class Client:
     def __init__(self, task):
         self.process, self.agent, self.section = task["Process"], task["Agent"], task["Section"] / 1e9
+        self.long, self.long_every = task["Long"] / 1e9, task["LongEvery"]
         self.lock = tierlock.connect(task["Servers"][0].split(":", 1)[1]).mutex(task["LockPaths"][0], wait=5)
         self.fence, self.errors, self.last = Fence(task["Dir"]), collections.Counter(), 0
         self.journal = os.open(os.path.join(task["Dir"], f"journal-{self.process}"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -99,7 +100,11 @@ class Client:
         answer = self.fence.ask("Read", **access)
         if answer["Refused"]:
             return self.refused()
-        time.sleep(random.uniform(0, 2 * self.section))
+        if self.long_every and random.random() < 1 / self.long_every:
+            self.seen["Long"] = True
+            time.sleep(self.long)
+        else:
+            time.sleep(random.uniform(0, 2 * self.section))
         while os.path.exists(self.linger) and self.look():
             time.sleep(0.001)
         if random.random() < 0.5 and not self.look():  # otherwise the client writes without a check

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,13 @@ type faults struct {
 	mu     sync.Mutex // guards the fields below
 	found  judge.Faults
 	broken []string // faults of the agents
+	hits   []hit
+}
+
+// hit is the time of a fault of a client, or of an agent.
+type hit struct {
+	client, agent int // the process of the client, or the number of the agent; the other one is 0
+	from, until   clock.Instant
 }
 
 func newFaults(stderr io.Writer) *faults {
@@ -44,10 +52,27 @@ func (d *faults) did(kind string, number int, from clock.Instant, err error) {
 	defer d.mu.Unlock()
 	d.found.Counts[kind]++
 	d.found.Disturbances = append(d.found.Disturbances, judge.Disturbance{Kind: kind, From: from, Until: until})
+	h := hit{from: from, until: until}
+	switch kind {
+	case killClient, stopClient:
+		h.client = number
+	default:
+		h.agent = number
+	}
+	d.hits = append(d.hits, h)
 	if err != nil {
 		d.found.Unhealed = append(d.found.Unhealed, fmt.Errorf("%s: %w", kind, err))
 	}
 	fmt.Fprintf(d.stderr, "%7.3fs  %s %d, for %v\n", from.Sub(d.begin).Seconds(), kind, number, until.Sub(from).Round(time.Millisecond))
+}
+
+// touched reports whether a fault of the client or its agent can have ended a hold. The agent may need the given time to recover.
+func (d *faults) touched(h evidence.Hold, recovery time.Duration) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.hits, func(f hit) bool {
+		return (f.client == h.Process || f.agent == h.Agent) && f.from < h.Over && f.until.Add(recovery) > h.Got
+	})
 }
 
 func (d *faults) stopped(s judge.Stop) {

@@ -123,7 +123,10 @@ func (f *fleet) launch(name string, servers, paths []string, programs []program)
 		config := f.config()
 		config.Servers = []string{"unix:" + f.agents[a].socket}
 		c := &client{
-			task:    load.Task{Config: config, Process: i + 1 - config.Procs, Agent: a + 1, LockPaths: paths, Dir: f.dir},
+			task: load.Task{
+				Config: config, Process: i + 1 - config.Procs, Agent: a + 1, LockPaths: paths, Dir: f.dir,
+				Long: f.Lease * 3 / 2, LongEvery: longEvery,
+			},
 			program: programs[i%f.Clients%len(programs)],
 		}
 		if err := c.launch(f.life); err != nil {
@@ -181,6 +184,7 @@ func (f *fleet) torment(ctx context.Context, seen store.Observer) (*verdict, err
 	}
 	c.Judge(v.Result)
 	v.languages(f.clients)
+	v.renewals(f.clients, c.Holds, f.Lease, func(h evidence.Hold) bool { return f.faults.touched(h, f.Session) })
 	return v, nil
 }
 

@@ -1,14 +1,15 @@
 // Agents runs "tierlock agent" in real processes, kills and stops agents and clients, and judges what their clients have seen.
 //
 // Three agents, one for each host that a run imitates, serve one lock of one store. Each has six clients in processes of their own: two in
-// Go, two in Python and two in Node. All clients contend for the lock. Their sections last a few milliseconds. Every few seconds a client
-// or an agent is killed with SIGKILL, or stopped with SIGSTOP for half a lease to two leases, or an agent is cut off from the store. Half
-// of the time, a client that is hit is in its section. The judge is that of stress -chaos, and it trusts neither the agents nor the store.
-// It requires:
+// Go, two in Python and two in Node. All clients contend for the lock. Their sections last a few milliseconds, and some outlast the lease.
+// Every few seconds a client or an agent is killed with SIGKILL, or stopped with SIGSTOP for half a lease to two leases, or an agent is cut
+// off from the store. Half of the time, a client that is hit is in its section. The judge is that of stress -chaos, and it trusts neither
+// the agents nor the store. It requires:
 //
 //   - Holds that are known to be valid never overlap, on one host or on two. Each section takes a file lock of the kernel. If that lock is
 //     not free at once, a late holder must still be in its section.
-//   - The first check of a late holder finds the loss, by the clock of the client.
+//   - The first check of a late holder finds the loss, by the clock of the client. No release succeeds after a loss was found.
+//   - Clients in each language renew their holds: of four or more long sections without a fault, one keeps the lock to its end.
 //   - Tokens never go back, and only clients of one agent have the same token. A register that checks tokens loses no update, although
 //     half of the late holders write without a check.
 //   - The lock is acquired again after each fault, and by clients in each language.

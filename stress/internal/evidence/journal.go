@@ -28,6 +28,7 @@ type Hold struct {
 	// Over is an instant at which Release had returned. Over is zero if the process was killed before Release returned.
 	Over clock.Instant
 	Lost bool // the holder noticed that the lock was lost
+	Long bool // the section was to last longer than the lease, so the hold had to be renewed
 
 	Refused bool          // the fence has refused the token
 	Blind   bool          // Err or Release returned nil after the loss: the fence had refused the token, or Err had reported the loss

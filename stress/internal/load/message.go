@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tierlock/tierlock/stress/internal/evidence"
 )
@@ -15,6 +16,9 @@ type Task struct {
 	Agent     int // the number of the agent through which the worker locks, from 1; 0 if the worker connects to the store itself
 	LockPaths []string
 	Dir       string // the directory of the registers
+
+	Long      time.Duration // what a long section lasts, for a hold that has to be renewed
+	LongEvery int           // one section in this many is long; 0: none
 }
 
 // Linger makes the section of a worker go on until the worker notices a loss, or until end is called. Call Linger while the worker works in

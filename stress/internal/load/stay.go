@@ -124,10 +124,14 @@ func (s *stay) pass(ctx context.Context) error {
 }
 
 func (s *stay) work() {
-	if d := s.witness.worker.task.Section; d > 0 {
+	task := s.witness.worker.task
+	if every := task.LongEvery; every > 0 && s.random.IntN(every) == 0 {
+		s.Long = true
+		time.Sleep(task.Long)
+	} else if d := task.Section; d > 0 {
 		time.Sleep(time.Duration(s.random.Int64N(2 * int64(d))))
 	}
-	for exists(lingerName(s.witness.worker.task.Dir, s.Process)) && s.look() {
+	for exists(lingerName(task.Dir, s.Process)) && s.look() {
 		time.Sleep(time.Millisecond)
 	}
 }
