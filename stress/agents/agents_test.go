@@ -141,7 +141,7 @@ func TestEachTrialIsMade(t *testing.T) {
 	t.Log(v)
 	need.Empty(t, "violations", v.violations())
 	for _, kind := range p.Faults {
-		need.Equal(t, kind, v.Chaos.Faults[kind], 1)
+		need.AtLeast(t, kind, v.Chaos.Faults[kind], 1) // more if a client had left its section before its agent was hit
 	}
 }
 

@@ -19,6 +19,7 @@
 // With -trials N there are no random faults. Instead there are N trials of each fault, one after the other. A trial hits a client in its
 // section, or the agent of that client. A client is killed, or stopped for longer than its lease. An agent is killed, or stopped or cut off
 // from the store for longer than its session and the lease. A trial ends when the victim, or a client of that agent, is in a section again.
+// A trial is repeated if the client had left its section before its agent was hit.
 //
 // For example:
 //
