@@ -124,6 +124,32 @@ func TestNextClientOfTheHostFollowsADeadOneAtOnce(t *testing.T) {
 	})
 }
 
+// After the eviction the agent keeps its locks for one lease. A client that had the lock before, but could not count on it yet, would count
+// on it for longer.
+func TestNoHoldBeginsAfterTheEviction(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		id := s.rawHold(report)
+		conn := need.Get(s.one.dial(s.Context()))(t)
+		defer conn.Close()
+		say(t, conn, "POST /v1/hold?path="+report)
+		time.Sleep(time.Second)
+		heal := s.server.CutOff(s.one.locks)
+		for s.one.hold(id).valid() {
+			s.ask(http.MethodPost, "/v1/renew?id="+id, "")
+			time.Sleep(lease / 30)
+		}
+		s.ask(http.MethodPost, "/v1/release?id="+id, "")
+		synctest.Wait()
+		need.Equal(t, "holds that are not promised yet", len(s.one.ids()), 1)
+		var ending sync.WaitGroup
+		ending.Go(func() { s.one.agent.Shutdown(ended(s)) })
+		synctest.Wait()
+		heal()
+		await(t, bufio.NewScanner(conn), "503 Service Unavailable")
+		ending.Wait()
+	})
+}
+
 // Each of these faults ends the hold of a client. The client learns of it before any other process gets the lock, on this host or on
 // another one.
 func TestHoldIsLostBeforeAnotherProcessGetsTheLock(t *testing.T) {

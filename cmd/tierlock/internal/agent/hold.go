@@ -233,10 +233,14 @@ func (h *hold) outlast(ctx context.Context) {
 	}
 }
 
-// settleIn waits until the lease in the store lasts for long enough. It does so already, unless the store was not reached for a while.
+// settleIn waits until the lease in the store lasts for long enough. It does so already, unless the store was not reached for a while. After
+// the eviction no hold begins, because the agent keeps the locks for one lease after it.
 func (h *hold) settleIn(ctx context.Context) error {
 	for {
 		h.start()
+		if h.agent.evicted.Err() != nil { // read after the start: a hold that began before ends in time
+			return tier.ErrClosed
+		}
 		if h.valid() {
 			return nil
 		}
