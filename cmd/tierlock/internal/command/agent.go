@@ -274,9 +274,12 @@ func openSocket(path string, mode fs.FileMode) (net.Listener, error) {
 func replaceSocket(path string, mode fs.FileMode) (net.Listener, error) {
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
 		conn, err := net.Dial("unix", path)
-		if err == nil {
+		switch {
+		case err == nil:
 			conn.Close()
 			return nil, usageError("-listen: another process serves %s", path)
+		case !refused(err): // for example, the queue of connections of another agent is full
+			return nil, err
 		}
 		os.Remove(path) // if that fails, listenAt says why
 	}

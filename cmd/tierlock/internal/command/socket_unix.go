@@ -27,6 +27,9 @@ func lockSocket(path string) (lock *os.File, err error) {
 	return lock, nil
 }
 
+// refused reports whether no process listens at the socket. Other errors leave that open.
+func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
 // listenAt creates a socket, and calls protect, which sets its permissions. No process can connect before protect has returned: the socket
 // does not listen yet. With net.Listen, the socket would have the permissions of the umask at first.
 func listenAt(path string, protect func() error) (net.Listener, error) {

@@ -52,6 +52,16 @@ func TestSocketOfAnotherProgramIsNotReplaced(t *testing.T) {
 	need.OK(t, lstat(path))
 }
 
+// A socket that refuses the agent for another reason, such as a full queue of connections, may be in use.
+func TestSocketThatMayBeInUseIsNotReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	l := need.Get(net.ListenPacket("unixgram", path))(t) // streams cannot connect to it
+	defer l.Close()
+	_, err := openSocket(path, 0o600)
+	need.WantMention(t, err, "connect: ")
+	need.OK(t, lstat(path))
+}
+
 // Of agents that start at the same moment one serves the socket.
 func TestOneOfSeveralAgentsServesASocket(t *testing.T) {
 	for range 50 {
