@@ -99,7 +99,7 @@ const leftOut = "agent: many holds have ended without a release; for a minute th
 	"tierlock_agent_ended_holds_total counts them"
 
 // MetricsServer returns a server of the metrics of the agent, of its process, and of its locks. The locks have the observer of those
-// metrics. A scraper that is slow, or stopped, is cut off after a while, and holds up no client of the agent.
+// metrics. A scraper that is slow, or idle, is cut off after a while, and holds up no client of the agent.
 func (a *Agent) MetricsServer(locks *tierprom.Metrics) *http.Server {
 	locks.Follow(a.locks)
 	registry := prometheus.NewRegistry()
@@ -107,7 +107,7 @@ func (a *Agent) MetricsServer(locks *tierprom.Metrics) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	return &http.Server{
-		Handler: mux, ReadHeaderTimeout: scrapeTime, WriteTimeout: scrapeTime, MaxHeaderBytes: 16 << 10,
+		Handler: mux, ReadTimeout: scrapeTime, WriteTimeout: scrapeTime, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(a.config.Logger.Handler(), slog.LevelDebug),
 	}
 }

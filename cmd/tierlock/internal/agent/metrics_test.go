@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,6 +185,42 @@ func TestStoppedScraperHoldsUpNeitherClientsNorOtherScrapersForLong(t *testing.T
 		server.Close()
 		need.WantErr(t, "Serve", <-served, http.ErrServerClosed)
 		l.Close()
+	})
+}
+
+// Connections are few. Scrapers that keep theirs without a further request, or with an unfinished one, keep others out only for a while.
+func TestIdleScrapersDoNotKeepOthersOutForLong(t *testing.T) {
+	onTwoHosts(t, func(s *scene) {
+		l := pipes{&host{conns: make(chan net.Conn), ended: make(chan struct{})}}
+		server := s.one.agent.MetricsServer(need.Get(tierprom.New())(t))
+		served := make(chan error, 1)
+		const most = 16
+		go func() { served <- server.Serve(netutil.LimitListener(l, most)) }()
+		defer func() {
+			server.Close()
+			need.WantErr(t, "Serve", <-served, http.ErrServerClosed)
+			l.Close()
+		}()
+		ctx, cancel := context.WithTimeout(s.Context(), 2*scrapeTime)
+		defer cancel()
+		ask := func(more string) net.Conn {
+			conn := need.Get(l.dial(ctx))(t)
+			need.Get(io.WriteString(conn, "GET /metrics HTTP/1.1\r\nHost: agent\r\n"+more+"\r\n"))(t)
+			return conn
+		}
+		scrape := func() net.Conn {
+			conn := ask("")
+			await(t, bufio.NewScanner(conn), "tierlock_agent_holds 0")
+			go io.Copy(io.Discard, conn)
+			return conn
+		}
+		defer ask("Content-Length: 1000\r\n").Close()
+		for range most - 1 {
+			defer scrape().Close()
+		}
+		before := time.Now()
+		scrape().Close()
+		need.Between(t, "the wait of another scraper", time.Since(before), 0, scrapeTime)
 	})
 }
 
