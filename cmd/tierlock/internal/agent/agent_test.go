@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -393,6 +395,29 @@ func TestWrongRequestsAreRefused(t *testing.T) {
 	})
 }
 
+// A connection without the token is closed after the first answer: all users share the connections of TCP.
+func TestConnectionWithoutTheTokenIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, memlock.NewServer(), nil, func(c *Config) { c.Secret = "a secret of many characters" })
+		conn := need.Get(h.dial(t.Context()))(t)
+		defer conn.Close()
+		say(t, conn, "GET /v1/status")
+		answer := string(need.Get(io.ReadAll(conn))(t)) // ends with the connection
+		need.Has(t, "the answer", answer, "403 Forbidden", "Connection: close")
+	})
+}
+
+// A request can wait for hours.
+func TestHeadersOfARequestUseNoMemoryWhileItWaits(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	r.Header.Set("X-Long", strings.Repeat("a", maxHeader/2))
+	New(need.Get(memlock.NewServer().Connect())(t), Config{Logger: slog.New(slog.DiscardHandler)}).serving(
+		func(_ http.ResponseWriter, r *request) error {
+			need.Equal(t, "headers", len(r.Header), 0)
+			return nil
+		}).ServeHTTP(httptest.NewRecorder(), r)
+}
+
 // A user with too many connections gets no new hold, but keeps the holds that it has. Other users are not affected.
 func TestUserWithTooManyConnectionsRenewsAndReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -504,6 +529,22 @@ func TestCommandLineIsShownToItsUserAndToOperatorsAlone(t *testing.T) {
 			need.OK(t, hold.Release())
 		}
 	})
+}
+
+// A process can make the read of its command line block. No more than a few goroutines then wait for it.
+func TestCommandLinesAreReadByAFewAtATime(t *testing.T) {
+	for range cap(reads) {
+		reads <- struct{}{}
+		defer func() { <-reads }()
+	}
+	need.Equal(t, "command line", (&peer{pid: os.Getpid()}).command(&peer{}), "")
+}
+
+// In a user namespace, all users that are not mapped appear as the overflow user.
+func TestOverflowUserIsNoOperator(t *testing.T) {
+	need.That(t, "root is no operator", operates(0, overflow()))
+	need.That(t, "the user of the agent is no operator", operates(1000, 1000))
+	need.That(t, "the overflow user is an operator, because the agent runs as this user", !operates(overflow(), overflow()))
 }
 
 func (h *host) ids() (ids []string) {

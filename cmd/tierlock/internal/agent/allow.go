@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Rules say which processes may use which paths.
@@ -116,4 +117,15 @@ func (a *Agent) permit(p *peer, paths ...string) error {
 }
 
 // operates reports whether the client is run by root or by the user of the agent.
-func (p *peer) operates() bool { return p.uid == 0 || p.uid >= 0 && p.uid == os.Getuid() }
+func (p *peer) operates() bool { return operates(p.uid, os.Getuid()) }
+
+func operates(uid, own int) bool { return uid != overflow() && (uid == 0 || uid >= 0 && uid == own) }
+
+// overflow returns the user that the kernel names instead of each user that the user namespace of the agent does not have.
+var overflow = sync.OnceValue(func() int {
+	text, _ := os.ReadFile("/proc/sys/kernel/overflowuid")
+	if uid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		return uid
+	}
+	return 65534
+})

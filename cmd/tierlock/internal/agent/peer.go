@@ -96,10 +96,20 @@ func (p *peer) String() string {
 	return fmt.Sprintf("process %d of user %d", p.pid, p.uid)
 }
 
+// reads has an element per read of a command line. Such a read blocks a thread for as long as the process wants: its memory can be a file
+// of its own file system. Further requests get no command line then.
+var reads = make(chan struct{}, 4)
+
 // command returns the command line of the process, as far as the agent may read it. A command line can have secrets, so other users do not
 // get it, except root and the user of the agent.
 func (p *peer) command(asker *peer) string {
 	if p.pid == 0 || p.uid != asker.uid && !asker.operates() {
+		return ""
+	}
+	select {
+	case reads <- struct{}{}:
+		defer func() { <-reads }()
+	default:
 		return ""
 	}
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))

@@ -41,6 +41,7 @@ func (a *Agent) serving(handle func(http.ResponseWriter, *request) error) http.H
 		req := &request{Request: r, peer: peerOf(r.Context()), query: query, fault: err}
 		switch given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); {
 		case a.config.Secret != "" && subtle.ConstantTimeCompare([]byte(given), []byte(a.config.Secret)) != 1:
+			w.Header().Set("Connection", "close") // all users share the connections of TCP
 			err = &failure{http.StatusForbidden, "forbidden", errors.New("the token of the request is missing or wrong")}
 		case r.URL.Path == "/v1/hold" && a.full(req.peer): // renewals and releases are never refused for this
 			if a.refusals.take(a.config.Logger) {
@@ -51,6 +52,7 @@ func (a *Agent) serving(handle func(http.ResponseWriter, *request) error) http.H
 			err = &failure{http.StatusTooManyRequests, "too_many",
 				fmt.Errorf("this user has more than %d connections; raise -clients, or close connections that are not needed", a.config.Clients)}
 		default:
+			clear(r.Header) // they would use memory for as long as the request waits; no handler reads them
 			err = handle(w, req)
 		}
 		if err != nil {
