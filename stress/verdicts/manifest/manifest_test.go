@@ -52,10 +52,12 @@ func TestManifestOfTheAgent(t *testing.T) {
 	if groups := client.Spec.SecurityContext.SupplementalGroups; len(groups) != 1 || groups[0] != *agent.SecurityContext.RunAsGroup {
 		t.Error("the client is not in the group of the agent, which owns the socket")
 	}
-	for _, probe := range []*corev1.Probe{agent.Containers[0].StartupProbe, agent.Containers[0].LivenessProbe} {
-		if probe.HTTPGet.Path != "/metrics" || probe.HTTPGet.Port.StrVal != agent.Containers[0].Ports[0].Name {
-			t.Errorf("a probe asks %v, which does not answer while the store is away", probe.HTTPGet)
-		}
+	container := agent.Containers[0]
+	if probe := container.StartupProbe; probe.HTTPGet.Path != "/metrics" || probe.HTTPGet.Port.StrVal != container.Ports[0].Name {
+		t.Errorf("the probe asks %v, which does not answer while the store is away", probe.HTTPGet)
+	}
+	if container.LivenessProbe != nil {
+		t.Error("a liveness probe that fails ends all holds of the node")
 	}
 }
 
