@@ -233,8 +233,8 @@ func (h *hold) outlast(ctx context.Context) {
 	}
 }
 
-// settleIn waits until the lease in the store lasts for long enough. It does so already, unless the store was not reached for a while. After
-// the eviction no hold begins, because the agent keeps the locks for one lease after it.
+// settleIn waits until the lease in the store lasts for long enough. It does so already, unless the store was not reached for a while.
+// After the eviction no hold begins, because the agent keeps the locks for one lease after it.
 func (h *hold) settleIn(ctx context.Context) error {
 	for {
 		h.start()
