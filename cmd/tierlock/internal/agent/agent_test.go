@@ -401,6 +401,7 @@ func TestConnectionWithoutTheTokenIsClosed(t *testing.T) {
 		h := newHost(t, memlock.NewServer(), nil, func(c *Config) { c.Secret = "a secret of many characters" })
 		conn := need.Get(h.dial(t.Context()))(t)
 		defer conn.Close()
+		need.OK(t, conn.SetDeadline(time.Now().Add(time.Second)))
 		say(t, conn, "GET /v1/status")
 		answer := string(need.Get(io.ReadAll(conn))(t)) // ends with the connection
 		need.Has(t, "the answer", answer, "403 Forbidden", "Connection: close")
