@@ -93,7 +93,7 @@ bench-redis: redis-server
 	$(BENCH) redis
 
 # bench-agent compares the Python client of the agent with the locks of kazoo and redis-py, in five rounds. The machine must have nothing
-# else to do. It takes about eight minutes, and prints its tables for docs/measured.md.
+# else to do. It takes about seven minutes, and prints its tables for docs/measured.md.
 bench-agent: server redis-server
 	@packages=$$(scripts/get-python-locks.sh) && PYTHONPATH=$$packages python3 stress/agents/compare/compare.py
 
