@@ -140,7 +140,7 @@ func beClient(t *testing.T, socket string) {
 		need.OK(t, heir.Start())
 	}
 	fmt.Println("holds")
-	time.Sleep(time.Minute)
+	time.Sleep(time.Minute) // the test kills this process before
 }
 
 // An address that is taken or wrong is an error of the command line, and not one that shows when the first scrape fails.

@@ -11,7 +11,7 @@ import (
 	"github.com/tierlock/tierlock/stress/internal/load"
 )
 
-// tried are the faults of which a run with trials makes as many trials each.
+// tried are the kinds of faults that a run with trials injects, each equally often.
 var tried = []string{killClient, stopClient, killAgent, stopAgent, cutAgent}
 
 // The method length returns how long the faults of a run may take.

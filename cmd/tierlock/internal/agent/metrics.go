@@ -98,8 +98,8 @@ func (t *throttle) take(log *slog.Logger) bool {
 const leftOut = "agent: many holds have ended without a release; for a minute their log lines are left out, and " +
 	"tierlock_agent_ended_holds_total counts them"
 
-// MetricsServer returns a server of the metrics of the agent, of its process, and of its locks. The locks have the observer of those
-// metrics. A scraper that is slow, or idle, is cut off after a while, and holds up no client of the agent.
+// MetricsServer returns an HTTP server for the metrics of the agent, of its process and of its locks. The registry of the agent must have
+// the observer of locks. The server closes the connection of a scraper that is slow or idle. A scraper never delays a client of the agent.
 func (a *Agent) MetricsServer(locks *tierprom.Metrics) *http.Server {
 	locks.Follow(a.locks)
 	registry := prometheus.NewRegistry()
