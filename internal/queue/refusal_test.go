@@ -174,7 +174,7 @@ func TestErrorsOfATryCanBeTold(t *testing.T) {
 		"refused":       {func(f *fake) { f.then(Try, says(Answer{Outcome: Failed, Err: errFull})) }, second.ErrUnavailable},
 		"unanswered":    {func(f *fake) { f.then(Try, never) }, second.ErrUnavailable},
 		"no session":    {func(f *fake) { f.then(Try, f.expired) }, second.ErrUnavailable},
-		"no renewal":    {func(f *fake) { f.refuse = nil; f.Tier.refuse(errRefused) }, second.ErrUnavailable},
+		"no renewal":    {func(f *fake) { f.refuse = nil; f.Tier.refuse(Beat, errRefused) }, second.ErrUnavailable},
 		"no lease":      {func(f *fake) { f.many(Beat, 9, never); time.Sleep(ttl - ttl/4); f.noteAway(nil, true) }, second.ErrUnavailable},
 		"not permitted": {func(f *fake) { f.then(Try, says(Answer{Outcome: Denied, Err: errRefused})) }, errRefused},
 		"taken":         {func(f *fake) { f.then(Try, says(Answer{Outcome: Locked})) }, second.ErrLocked},

@@ -49,7 +49,7 @@ func (t *Tier) open() *session {
 	sent := t.Now()
 	a := t.do(t.ctx, Command{Op: Open})
 	if a.Outcome == Denied {
-		t.refuse(a.Err)
+		t.refuse(Open, a.Err)
 	}
 	if a.Outcome != Done {
 		return nil
@@ -61,8 +61,8 @@ func (t *Tier) open() *session {
 }
 
 // refuse records why the store refuses to open or renew a session.
-func (t *Tier) refuse(why error) {
-	before, _ := t.learn(func(s *status) { s.refused = second.Unavailable(why) })
+func (t *Tier) refuse(op Op, why error) {
+	before, _ := t.learn(func(s *status) { s.refused, s.renewal = second.Unavailable(why), op == Beat })
 	if before.refused == nil || before.refused.Error() != why.Error() {
 		t.config.Logger.Warn(t.config.Package+": no lock can be acquired", "err", why)
 	}
@@ -109,7 +109,7 @@ func (t *Tier) beat(x *session) (renewed bool) {
 	case Expired:
 		t.expire(x, a.Err)
 	case Denied:
-		t.refuse(a.Err)
+		t.refuse(Beat, a.Err)
 	case Done:
 		t.learn(func(s *status) { s.refused = nil })
 		x.Renew(sent)
@@ -167,7 +167,7 @@ func (t *Tier) present(ctx context.Context, patient bool) (x *session, err error
 			err = t.outage()
 		}
 		live := x != nil && !x.Over()
-		if err == nil && !live {
+		if err == nil && !live && !s.renewal {
 			err = s.refused // even if the store cannot be reached at the moment
 		}
 		return err != nil || live && s.away == nil

@@ -402,6 +402,22 @@ func TestRefusalIsToldAtOnceOfAStoreThatIsAway(t *testing.T) {
 	})
 }
 
+// A refused renewal ends no wait: if the session ends, the store may open another one.
+func TestWaitGoesOnAfterARefusedRenewal(t *testing.T) {
+	play(t, Config{}, func(t *testing.T, f *fake) {
+		f.then(Beat, says(Answer{Outcome: Denied, Err: errRefused}))
+		time.Sleep(ttl / 4)
+		synctest.Wait()
+		wantErr(t, "Err", f.Err(), errRefused)
+		f.then(Enter, f.expired)
+		f.then(Open, func(_ context.Context, _ Command, usual func() Answer) Answer {
+			time.Sleep(time.Second)
+			return usual()
+		})
+		wantErr(t, "Acquire", need.ErrOf(f.claim(second.Exclusive).Acquire(t.Context(), new(second.Wait))), nil)
+	})
+}
+
 // Without a session, an error states why no session can be opened. Other problems of the store are left out.
 func TestWhatIsSaidOfTheStoreIsWhatKeepsLocksFromBeingHad(t *testing.T) {
 	refused := says(Answer{Outcome: Denied, Err: errRefused})
