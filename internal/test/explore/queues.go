@@ -274,7 +274,7 @@ func (w *queues) post(p *process, what string, to way) verdict {
 		w.mu.Unlock()
 		return lose
 	}
-	for _, word := range strings.Fields(what) {
+	for _, word := range append(strings.Fields(what), what) {
 		if _, known := w.sent[word]; !known {
 			w.sent[word] = w.step
 		}
@@ -703,6 +703,7 @@ func (w *queues) asks(p *process) bool {
 func (w *queues) unhear(p *process) {
 	p.disturb()
 	w.takesAway()
+	w.delay()
 	memory := w.store.(*scripted)
 	w.mu.Lock()
 	p.unheard, p.certain = true, true
@@ -727,17 +728,28 @@ func (w *queues) unhear(p *process) {
 // The method refuse makes the store refuse two renewals of a process. The process repeats them, and they succeed long before the lease is
 // over.
 func (w *queues) refuse(p *process) {
+	w.delay()
 	w.mu.Lock()
 	p.refusals = 2
 	w.mu.Unlock()
 	time.Sleep(valid + lease/36)
 }
 
+// The method delay is called before a step in which much time passes. Messages that wait now wait for all that time, so for their processes
+// they are lost.
+func (w *queues) delay() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.processes {
+		p.missed = p.missed || w.anyUnderWayLocked(p)
+	}
+}
+
 // isUnheard reports whether a renewal is lost that the process sent at the given time.
 func (w *queues) isUnheard(p *process, sent time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return p.unheard && sent >= p.unheardAt
+	return p.unheard && sent > p.unheardAt // one that was sent at that instant may have been executed before
 }
 
 // The method renewal decides what happens to a renewal of a process.

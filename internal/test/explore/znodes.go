@@ -51,7 +51,8 @@ type lockNode struct {
 	token   int64
 	owner   *process
 	session int64
-	step    int // the step in which it was created
+	step    int       // the step in which it was created
+	before  *lockNode // the node that the same transaction deleted; nil if there was none
 	served  bool
 	gone    bool
 	revoked time.Time // when it was deleted by a fault against which no lease protects; zero if it was not
@@ -159,7 +160,7 @@ func (b *ledger) changed(changes []zktest.Change) {
 		}
 	}
 	var fresh []*lockNode
-	var turn *lockNode // the contender whose node has left the queue for permits
+	var turn *lockNode // the contender whose node was deleted
 	shared := b.sharedBy(changes)
 	for _, c := range changes {
 		z, ok := parseZnode(c.Path)
@@ -177,7 +178,9 @@ func (b *ledger) changed(changes []zktest.Change) {
 			b.share(shared[z.id], z, c)
 			fresh = append(fresh, shared[z.id])
 		case c.Op == "create":
-			fresh = append(fresh, b.created(z, c))
+			n := b.created(z, c)
+			n.before = turn
+			fresh = append(fresh, n)
 		case c.Op == "delete" && shared[z.id] != nil: // the transaction also creates the node's replacement
 		case c.Op == "delete" && b.named[z.id] != nil:
 			n := b.named[z.id]
@@ -361,9 +364,13 @@ func (w *queues) judgeUnusedLocked(n *lockNode) {
 	}
 }
 
-// sentLocked returns the step after which a node was first requested.
+// sentLocked returns the step after which a node was first requested. A request that also deletes a node is named after that node.
 func (w *queues) sentLocked(n *lockNode) int {
-	step, known := w.sent[w.store.(*ensemble).place(n.owner, n.path)]
+	word := w.store.(*ensemble).place(n.owner, n.path)
+	if n.before != nil {
+		word = "multi " + w.store.(*ensemble).place(n.owner, n.before.path)
+	}
+	step, known := w.sent[word]
 	if !known {
 		return -1
 	}

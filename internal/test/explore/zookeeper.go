@@ -346,21 +346,25 @@ func (e *ensemble) znodes(path string) (all []znode) {
 		leases := e.Children(path + "/leases")
 		slices.SortFunc(leases, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
 		for _, name := range leases {
-			all = append(all, e.znode(path+"/leases", zkqueue.Contender{Node: name}, 1))
+			all = e.with(all, path+"/leases", zkqueue.Contender{Node: name}, 1)
 		}
 		path += "/locks"
 	}
 	queue, _ := zkqueue.Parse(e.Children(path))
 	for _, c := range queue {
-		all = append(all, e.znode(path, c, 0))
+		all = e.with(all, path, c, 0)
 	}
 	return all
 }
 
-func (e *ensemble) znode(path string, c zkqueue.Contender, permits int) znode {
-	data, stat, _ := e.Get(path + "/" + c.Node)
+// The method with appends a znode to a list, unless the znode was deleted in the meantime.
+func (e *ensemble) with(list []znode, path string, c zkqueue.Contender, permits int) []znode {
+	data, stat, ok := e.Get(path + "/" + c.Node)
+	if !ok {
+		return list
+	}
 	c.Take(data, &stat)
-	return znode{c, path + "/" + c.Node, permits}
+	return append(list, znode{c, path + "/" + c.Node, permits})
 }
 
 // Queue returns the contenders at a path.
