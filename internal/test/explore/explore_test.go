@@ -201,6 +201,8 @@ var scopes = []scopeOfTest{
 		Scope{Processes: 2, Calls: []Call{Open}, Others: []Call{Read}, Expire: true}},
 	{"one process: its lease ends, an operator removes it, and time passes, three faults", 3, 3, 1970, true,
 		Scope{Processes: 1, Calls: []Call{Lock}, Renew: true, Remove: true, Clock: lease / 4}},
+	{"ZooKeeper, one process: an operator removes its node, and time passes, two faults", 2, 2, 381, false,
+		Scope{ZooKeeper: true, Processes: 1, Calls: []Call{Lock}, Remove: true, Clock: lease / 4}},
 	{"one process: try, it closes or shuts down", 0, 0, 73, false,
 		Scope{Processes: 1, Calls: []Call{Try}, Close: true, Stop: true}},
 	{"two processes: one gives up, nearly in order", 2, 0, 150, false,
