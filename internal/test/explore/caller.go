@@ -60,6 +60,7 @@ type caller struct {
 	after  int       // the step in which that call began
 	cancel context.CancelFunc
 	ended  bool    // the context of the call has ended
+	alone  bool    // when the call began, the process may have been canceling its only request for the lock
 	behind bool    // when the caller gave up, its process knew that another process had the lock
 	first  bool    // when the caller gave up, its process knew that no other process blocked it
 	spoilt bool    // the caller gave up at the moment when another caller released
@@ -76,6 +77,10 @@ type caller struct {
 func (c *caller) begin() {
 	w := c.world
 	w.quiet = 0
+	c.alone = c.gaveUp && !slices.ContainsFunc(c.callers, func(x *caller) bool {
+		wants := x.state == holding || x.state == waiting && !x.ended && !x.alone
+		return x != c && wants && x.call.mutex() == c.call.mutex()
+	})
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), calledBy{}, c))
 	c.process.begun, c.begun, c.ended, c.behind, c.first = true, true, false, false, false
 	c.state, c.cancel, c.since, c.after, c.err = waiting, cancel, time.Now(), w.step, nil

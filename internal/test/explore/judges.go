@@ -195,7 +195,7 @@ func (w *queues) judgeCallLocked(c *caller) {
 	// TryAcquire ends with DeadlineExceeded if the store does not answer.
 	case c.call == Try && (errors.Is(c.err, tier.ErrLocked) || errors.Is(c.err, context.DeadlineExceeded)):
 	case c.closing && errors.Is(c.err, tier.ErrClosed), c.disturbed && errors.Is(c.err, tier.ErrLost):
-	case (c.missed || c.disturbed) && c.call == Try:
+	case (c.missed || c.late || c.disturbed) && c.call == Try:
 	case w.refused && strings.HasSuffix(c.err.Error(), " refused"):
 	case c.call == Wrong && errors.Is(c.err, errRefused):
 	default:
@@ -246,10 +246,11 @@ func (w *queues) judgeEntryLocked(ahead []second.Contender, q second.Contender) 
 }
 
 // isWantedLocked reports whether a caller waits for a contender that has just entered. After a caller has given up, a contender may enter
-// that no caller waits for.
+// that no caller waits for. On ZooKeeper, its request may have waited in the connection before w.sent counts it as sent.
 func (w *queues) isWantedLocked(p *process, id string) bool {
 	sent, told := w.sent[id]
-	return !p.gaveUp || told && sent > p.unwanted
+	inTime := func(c *caller) bool { return c.state == waiting && !c.alone }
+	return !p.gaveUp || told && sent > p.unwanted && (!w.scope.ZooKeeper || slices.ContainsFunc(p.callers, inTime))
 }
 
 func (w *queues) judgeGivenLocked(at string, weight int, q second.Contender) {
@@ -530,7 +531,7 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	wants := []string{" " + e.Path + ": waited ", ": " + e.Err.Error()}
 	if n := c.call.permits(); n > 0 {
 		wants = append(wants, " for "+permitsText(n)+":")
-	} else if locks, _ := w.hasLocked(c.process); locks[c.call.mutex()] && !c.spoilt && !(w.scope.Long && c.closing) { // several leave
+	} else if locks, _ := w.hasLocked(c.process); locks[e.Path] && !c.spoilt && !(w.scope.Long && c.closing) { // several leave
 		wants = append(wants, "of this process has held the lock since ")
 	} else if e.Position > 0 {
 		wants = append(wants, e.Ahead.Label, map[bool]string{true: " has the lock", false: " ahead"}[e.AheadHolds])
@@ -550,7 +551,7 @@ func (w *queues) judgeWordsLocked(c *caller) {
 	if locks, _ := w.hasLocked(c.process); c.first && nothing && !locks[path] && e.GracePeriod == nil {
 		w.blameLocked("words", "%s gets no error of the grace period: %q", c.name, text)
 	}
-	if e.First && !w.draining && !w.isFirstLocked(c.process) {
+	if e.First && !w.draining && !c.disturbed && !w.isFirstLocked(c.process) {
 		w.blameLocked("words", "%s is not first in the queue: %q", c.name, text)
 	}
 	if strings.HasSuffix(text, "; ") || strings.HasSuffix(text, "1 permits") {

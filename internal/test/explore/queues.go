@@ -274,7 +274,7 @@ func (w *queues) post(p *process, what string, to way) verdict {
 		w.mu.Unlock()
 		return lose
 	}
-	for _, word := range append(strings.Fields(what), what) {
+	for _, word := range strings.Fields(what) {
 		if _, known := w.sent[word]; !known {
 			w.sent[word] = w.step
 		}

@@ -51,8 +51,7 @@ type lockNode struct {
 	token   int64
 	owner   *process
 	session int64
-	step    int       // the step in which it was created
-	before  *lockNode // the node that the same transaction deleted; nil if there was none
+	step    int // the step in which it was created
 	served  bool
 	gone    bool
 	revoked time.Time // when it was deleted by a fault against which no lease protects; zero if it was not
@@ -104,7 +103,12 @@ func (z znodeName) pairs(second znodeName) bool {
 // The pattern id matches the random part in the name of a znode.
 var id = regexp.MustCompile(`_c_[0-9a-f-]{36}-`)
 
-func (n *lockNode) String() string { return id.ReplaceAllString(n.path, "") }
+func (n *lockNode) String() string {
+	if n == nil {
+		return "none"
+	}
+	return id.ReplaceAllString(n.path, "")
+}
 
 // The method blame records a violation, if it is the first one.
 func (b *ledger) blame(format string, args ...any) {
@@ -160,14 +164,14 @@ func (b *ledger) changed(changes []zktest.Change) {
 		}
 	}
 	var fresh []*lockNode
-	var turn *lockNode // the contender whose node was deleted
+	turn := make(map[string]*lockNode) // by lock: the contender whose node was deleted
 	shared := b.sharedBy(changes)
 	for _, c := range changes {
 		z, ok := parseZnode(c.Path)
 		switch {
 		case !ok:
 		case z.marker == permitMarker && c.Op == "create":
-			defer b.judgeTaken(z, c, &turn, first)
+			defer b.judgeTaken(z, c, turn, first)
 			b.permits[z.id], b.takers[z.id] = b.sessions[c.Session], b.sessions[c.Session]
 		case z.marker == permitMarker && c.Op == "delete":
 			b.judgeDelete(c, b.takers[z.id])
@@ -178,13 +182,11 @@ func (b *ledger) changed(changes []zktest.Change) {
 			b.share(shared[z.id], z, c)
 			fresh = append(fresh, shared[z.id])
 		case c.Op == "create":
-			n := b.created(z, c)
-			n.before = turn
-			fresh = append(fresh, n)
+			fresh = append(fresh, b.created(z, c))
 		case c.Op == "delete" && shared[z.id] != nil: // the transaction also creates the node's replacement
 		case c.Op == "delete" && b.named[z.id] != nil:
 			n := b.named[z.id]
-			if turn = n; z.forKazoo() {
+			if turn[z.lock] = n; z.forKazoo() {
 				n.halved = true
 			} else {
 				if n.gone = true; !n.served && b.calm.IsZero() {
@@ -263,10 +265,10 @@ func (b *ledger) judgeSingle(n *lockNode) {
 
 // judgeTaken checks that a permit is taken only by the first contender in the queue, and that the same transaction deletes the contender's
 // node.
-func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn **lockNode, first map[string]*lockNode) {
+func (b *ledger) judgeTaken(z znodeName, c zktest.Change, turn, first map[string]*lockNode) {
 	queue := strings.TrimSuffix(z.lock, "/leases") + "/locks"
-	if n := *turn; n == nil || n != first[queue] {
-		b.blame("%s was taken by another one than the first in the queue", c.Path)
+	if n := turn[queue]; n == nil || n != first[queue] {
+		b.blame("%s was taken by %v, but %v is first in the queue", c.Path, n, first[queue])
 	}
 }
 
@@ -350,7 +352,7 @@ func (w *queues) judgeNodesLocked(e *ensemble) {
 
 // judgeUnusedLocked checks a node that was deleted before it served a caller. Without a fault, a node must not be deleted while a caller
 // waits for it: if another caller gives up, the process keeps its place (I9). A reader's node is an exception if the first waiter is now a
-// writer.
+// writer. So is a node whose request was canceled before the caller came.
 func (w *queues) judgeUnusedLocked(n *lockNode) {
 	if !n.revoked.IsZero() || n.owner.disturbed || w.scope.calls(Both) { // a caller of both locks may give up one while it waits for the other
 		return
@@ -358,23 +360,10 @@ func (w *queues) judgeUnusedLocked(n *lockNode) {
 	for _, c := range n.owner.callers {
 		reads := c.call == Read || c.call == Upgrade
 		if c.state == waiting && !c.ended && c.after < n.step && c.call.mutex() == n.lock && !w.scope.calls(Try) && !w.worn && !c.closing &&
-			(n.mode == second.Exclusive || n.mode == second.Writing || reads) && w.scope.MaxWait == 0 && c.after <= w.sentLocked(n) {
+			(n.mode == second.Exclusive || n.mode == second.Writing || reads) && w.scope.MaxWait == 0 && !c.alone {
 			w.blameLocked("znodes", "%s is gone, for which %s has waited since before", n, c.name)
 		}
 	}
-}
-
-// sentLocked returns the step after which a node was first requested. A request that also deletes a node is named after that node.
-func (w *queues) sentLocked(n *lockNode) int {
-	word := w.store.(*ensemble).place(n.owner, n.path)
-	if n.before != nil {
-		word = "multi " + w.store.(*ensemble).place(n.owner, n.before.path)
-	}
-	step, known := w.sent[word]
-	if !known {
-		return -1
-	}
-	return step
 }
 
 // judgeNodeLocked checks n, the node of a caller's hold.
