@@ -6,21 +6,24 @@ import (
 	"os/exec"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/locktest"
 	"github.com/tierlock/tierlock/internal/test/need"
+	"github.com/tierlock/tierlock/tier"
 	"github.com/tierlock/tierlock/zklock/zktest"
 )
 
 const deadlockEnv = "ZKTEST_DEADLOCK"
 
 // A goroutine acquires the lock again, and its context does not carry the hold. Without the check for deadlocks, the bubble would never
-// end, because sessions keep sending heartbeats.
+// end, because sessions keep sending heartbeats. The session is long, because the heartbeats of a day take the time of the test.
 func TestDeadlockOfLocksEndsTheTest(t *testing.T) {
 	if os.Getenv(deadlockEnv) != "" {
 		synctest.Test(t, func(t *testing.T) {
-			mu := locktest.Dial(t, zktest.Start(t)).Mutex("/locks/a")
+			srv := zktest.Start(t, zktest.Config{MaxSessionTimeout: time.Hour})
+			mu := locktest.Dial(t, srv, tier.WithLeaseTTL(time.Hour)).Mutex("/locks/a")
 			need.Get(mu.Acquire(t.Context()))(t)
 			mu.Acquire(t.Context())
 		})
