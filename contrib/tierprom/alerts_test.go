@@ -165,7 +165,8 @@ func TestAlertsAndDashboardOnARealPrometheus(t *testing.T) {
 	p.wantDashboard(t)
 }
 
-// An agentMetrics has the metrics of the command tierlock agent that alerts use. A test of the agent compares the names.
+// An agentMetrics has the metrics of the command tierlock agent that the alerts and the dashboard use. A test of the agent compares the
+// names.
 type agentMetrics struct {
 	ended       *prometheus.CounterVec
 	connections prometheus.Gauge
@@ -181,7 +182,8 @@ func agentOf(t *testing.T) (agentMetrics, *httptest.Server) {
 	limit.Set(100)
 	m.ended.WithLabelValues("not_renewed")
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(limit, m.ended, m.connections)
+	registry.MustRegister(limit, m.ended, m.connections, prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_agent_holds"}),
+		prometheus.NewGauge(prometheus.GaugeOpts{Name: "tierlock_agent_waiting_clients"}))
 	page := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}))
 	t.Cleanup(page.Close)
 	return m, page

@@ -224,15 +224,21 @@ func TestIdleScrapersDoNotKeepOthersOutForLong(t *testing.T) {
 	})
 }
 
-// The alerts are tested with metrics of the same names, and not with those of an agent.
-func TestAlertsNameMetricsOfTheAgent(t *testing.T) {
-	rules := need.Get(os.ReadFile("../../../../docs/alerts.yaml"))(t)
-	names := regexp.MustCompile(`tierlock_agent_\w+(\{reason="\w+"\})?`).FindAllString(string(rules), -1)
-	need.AtLeast(t, "metrics of the agent in alerts", len(names), 3)
+// The alerts and the dashboard are tested with metrics of the same names, and not with those of an agent.
+func TestAlertsAndDashboardNameMetricsOfTheAgent(t *testing.T) {
 	onTwoHosts(t, func(s *scene) {
 		page := s.one.page(t)
-		for _, name := range names {
-			need.Has(t, "the page", page, "\n"+name+" ")
+		for _, file := range []string{"alerts.yaml", "grafana.json"} {
+			text := need.Get(os.ReadFile("../../../../docs/" + file))(t)
+			names := regexp.MustCompile(`tierlock_agent_\w+(\{reason="\w+"\})?`).FindAllString(string(text), -1)
+			need.AtLeast(t, "metrics of the agent in "+file, len(names), 3)
+			for _, name := range names {
+				if strings.HasSuffix(name, "}") {
+					need.Has(t, "the page", page, "\n"+name+" ")
+				} else {
+					need.Has(t, "the page", page, "\n# TYPE "+name+" ")
+				}
+			}
 		}
 	})
 }
