@@ -259,7 +259,11 @@ func (w *queues) spoilt(p *process) (steps []Step) {
 }
 
 func (w *queues) named(name string) *process {
-	return w.processes[slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })]
+	i := slices.IndexFunc(w.processes, func(p *process) bool { return p.name == name })
+	if i < 0 {
+		panic(fmt.Sprintf("no process is named %q", name))
+	}
+	return w.processes[i]
 }
 
 // The method post makes a message wait until a step decides what happens to it.
