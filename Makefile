@@ -132,12 +132,10 @@ SEARCHES = ^Test(Scopes|ReducedSearchFindsAllOutcomes|IndependentStepsCommute|Ju
 LONGEST = ./pglock ./mysqllock ./redislock ./internal/zknode ./tier ./stress ./etcdlock ./internal/test/explore ./contrib/tierprom ./stress/internal/trace \
 	./stress/capacity ./stress/slots ./stress/agents ./zklock/zktest ./internal/test/interop ./internal/test/everystore ./internal/queue ./stress/internal/bench
 test: server etcd-server redis-server postgresql-server mariadb-server prometheus clients
-	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
-	go vet $(PACKAGES)
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && status=0 && export TIERLOCK_REQUIRE_SERVER=1 TIERLOCK_COMMAND="$$dir/tierlock" && \
 		go build -ldflags=-w -o "$$dir/tierlock" ./cmd/tierlock && \
 		run() { $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile "$$dir/$$1.json" -- \
-			-ldflags=-w -shuffle=on -timeout 20m -p 4 -parallel 8 "$${@:2}" || status=$$?; } && \
+			-ldflags=-w -shuffle=on -timeout 20m -p 5 -parallel 8 "$${@:2}" || status=$$?; } && \
 		run searches -run '$(SEARCHES)' ./internal/test/explore ./cmd/tierlock/internal/agent ./stress/internal/trace && \
 		run others $(RACE) -skip '$(SEARCHES)' $(LONGEST) $(PACKAGES) && \
 		cat "$$dir"/*.json | $(GOTESTSUM) tool slowest --num 20 && exit $$status
