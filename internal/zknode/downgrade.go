@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -143,7 +144,7 @@ func (n *Node) exchange(r *form) (ops []any) {
 	for i, z := range r.znodes {
 		data := n.lock.contentOf(i)
 		if i == 0 && n.revoked.IsSet() { // the request to the writer is passed on to the reader
-			data = []byte(zkqueue.Request)
+			data = zkqueue.Asking(path.Base(z.path), data)
 		}
 		ops = append(ops, &zk.CreateRequest{Path: z.path, Data: data, Acl: n.lock.acl, Flags: zk.FlagEphemeral})
 	}
@@ -176,8 +177,8 @@ func (n *Node) become(r *form, changed bool) {
 // newReader returns the form of the node as a reader. It has the same ids and numbers.
 func (n *Node) newReader() *form {
 	paths := n.znodes.paths()
-	for i, path := range paths {
-		paths[i] = zkqueue.AsReader(path, i)
+	for i, p := range paths {
+		paths[i] = zkqueue.AsReader(p, i)
 	}
 	return n.newForm(paths)
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/tierlock/tierlock/internal/second"
 	"github.com/tierlock/tierlock/internal/test/need"
@@ -193,7 +196,8 @@ func TestARequestDuringShareIsNotMissed(t *testing.T) {
 	})
 }
 
-// The node of a short hold is not watched. The writer learns of the request because the server refuses the transaction of Share.
+// The node of a short hold is not watched. The writer learns of the request because the server refuses the transaction of Share. The
+// reader's node has the request, and still says who the reader is.
 func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 	bubble(t, func(t *testing.T, s *zktest.Server) {
 		n := start(t, s, zknode.WithKazoo()).writing().acquire(t)
@@ -205,7 +209,10 @@ func TestAWriterThatHasJustBeenAskedIsSharedAtOnceAndStillAsked(t *testing.T) {
 		wantWithin(t, timeout/12, "Share", begun)
 		for i, name := range names {
 			data, _, _ := s.Get(path + "/" + zkqueue.AsReader(name, i))
-			need.Equal(t, name+" says "+string(data), string(data) == zkqueue.Request, i == 0)
+			need.Equal(t, name+" says "+string(data), zkqueue.Asked(data), i == 0)
+			var reader zkqueue.Contender
+			reader.Take(data, new(zk.Stat))
+			need.Equal(t, "process", reader.PID, os.Getpid())
 		}
 	})
 }

@@ -96,13 +96,13 @@ func Asked(data []byte) bool {
 	return d.Revoke || string(data) == Request
 }
 
-// The method request returns the content to write to a node in order to ask its owner for the lock. A description that this package wrote
-// keeps its fields, and gets one more field for the request.
-func (c Contender) request() []byte {
-	if _, described := parseDescription(c.Data); !described || !Ours(c.Node) {
+// Asking returns the content of a node, with a request to its owner for the lock. A description that this package wrote keeps its fields,
+// and gets one more field for the request.
+func Asking(node string, data []byte) []byte {
+	if _, described := parseDescription(data); !described || !Ours(node) {
 		return []byte(Request)
 	}
-	return []byte(second.Mark(string(c.Data), "revoke", "true"))
+	return []byte(second.Mark(string(data), "revoke", "true"))
 }
 
 // parseDescription reads the content of a node. If the content is no description, ok is false.

@@ -132,7 +132,7 @@ func (p Path) Revoke(ctx context.Context) (told []Contender, err error) {
 		return nil, err
 	}
 	for _, h := range holders {
-		_, err := p.Conn.Set(p.Node(h.Node), h.request(), -1)
+		_, err := p.Conn.Set(p.Node(h.Node), Asking(h.Node, h.Data), -1)
 		switch {
 		case err == nil:
 			told = append(told, h)
