@@ -269,7 +269,7 @@ func (w *queues) toBeKept(x *span) (keep *bool) {
 		return new(bool)
 	}
 	hold, ok := x.hold.(*tier.Hold)
-	if !ok || len(x.has) > 0 || !w.scope.oneMutex() || hold.Err() != nil || x.closing || x.registry.Err() != nil || x.wrote {
+	if !ok || len(x.has) > 0 || !w.scope.oneMutex() || hold.Err() != nil || x.closing || x.tier.Err() != nil || x.wrote {
 		return nil
 	}
 	var first *caller
