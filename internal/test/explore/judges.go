@@ -207,6 +207,9 @@ func (w *queues) judgeCallLocked(c *caller) {
 func (w *queues) judgeStoreLocked(at string) {
 	read := true
 	queue := w.store.Queue(at)
+	if e, frames := w.store.(*ensemble); frames {
+		queue = slices.DeleteFunc(slices.Clone(queue), func(q second.Contender) bool { return e.ledger.isHalved(at, q.Token) })
+	}
 	for i, q := range queue {
 		if at == path && i+1 < len(queue) {
 			w.wanted[q.Token] = true
@@ -356,9 +359,10 @@ func (w *queues) judgeWantedLocked(x *span) {
 }
 
 // A holder that could keep the lock for its own process has to know of waiting processes. judgeLookLocked checks that. For a writer that
-// has become a reader, it also checks that waiting readers get the lock after the budget.
+// has become a reader, it also checks that waiting readers get the lock after the budget. If a goroutine of the holder's process waits at
+// that time, they may wait for the budget once more.
 func (w *queues) judgeLookLocked(c *caller) {
-	if c.state != holding || w.scope.Strict || w.anyUnderWayLocked(c.process) {
+	if c.state != holding || w.scope.Strict {
 		return
 	}
 	hold, ok := c.has[0].hold.(*tier.Hold)
@@ -372,10 +376,16 @@ func (w *queues) judgeLookLocked(c *caller) {
 	here := slices.ContainsFunc(c.callers, func(y *caller) bool {
 		return y.state == waiting && y.call != Try && y.call.mutex() == c.call.mutex()
 	})
+	if here {
+		x.local = time.Now()
+	}
+	if w.anyUnderWayLocked(c.process) {
+		return
+	}
 	reads := len(c.has) == 1 && hold.Shared() && !x.Shared()
 	if s := w.store.(*seam); x.wanted.IsZero() && (here || reads) && x == s.places[x.path][0] && s.behindLocked(x.path, 0) {
 		w.blameLocked("budget", "%s does not know of a waiting process, and does not look for one", c.name)
-	} else if !x.wanted.IsZero() && reads && !here && time.Since(x.wanted) >= budget && !x.sharing && !x.Contender.Shared {
+	} else if !x.wanted.IsZero() && reads && min(time.Since(x.wanted), time.Since(x.local)) >= budget && !x.sharing && !x.Contender.Shared {
 		w.blameLocked("budget", "%s reads alone, although another reader has waited for %v", c.name, time.Since(x.wanted))
 	}
 }

@@ -44,6 +44,7 @@ type place struct {
 	wanted           time.Time // when another contender began to wait, as far as the process knows; zero if it knows of none
 	looks            bool      // the process has asked for a notification when another process waits
 	sharing          bool      // the writer becomes a reader as soon as the next contender is a reader
+	local            time.Time // when a goroutine of this process was last seen to wait
 	shared           chan struct{}
 	// These numbers are valid if the place is first: free counts the free permits in the newest notification, known those in the newest one
 	// that has arrived.

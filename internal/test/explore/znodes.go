@@ -146,6 +146,14 @@ func (b *ledger) isHalf(path string) bool {
 	return n != nil && n.halved
 }
 
+// isHalved reports whether the node with this token has lost its second znode. The others then pass it over.
+func (b *ledger) isHalved(lock string, token int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.tokens[tokenAt{lock, token}]
+	return n != nil && n.halved
+}
+
 // disturb records a fault. Everything that the fault leaves behind has to be deleted within the duration of two sessions.
 func (b *ledger) disturb() {
 	b.mu.Lock()
