@@ -68,7 +68,7 @@ type status struct {
 	away    error    // why the last command failed to reach the store; a renewal then checks whether it can be reached
 	silent  bool     // the store has not answered the last renewal
 	refused error    // why the store refuses to open or renew a session
-	renewal bool     // it has refused a renewal, and may still open a session
+	renewal bool     // refused is about a renewal, so the store may still open a session
 	deaf    error    // why the store can send no notifications, although there is a session
 
 	gracePeriod *second.GracePeriodError // the last grace period; nil before the first

@@ -137,15 +137,6 @@ func (b *ledger) takesAway(session int64) bool {
 	return b.ended[session] || b.scope.Remove && b.sessions[session] == nil
 }
 
-// isHalf reports whether a znode belongs to a pair whose other znode is gone.
-func (b *ledger) isHalf(path string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	z, _ := parseZnode(path)
-	n := b.named[z.id]
-	return n != nil && n.halved
-}
-
 // isHalved reports whether the node with this token has lost its second znode. The others then pass it over.
 func (b *ledger) isHalved(lock string, token int64) bool {
 	b.mu.Lock()

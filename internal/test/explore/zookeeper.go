@@ -208,7 +208,7 @@ func (e *ensemble) judge(v zktest.View, changes []zktest.Change) {
 			continue
 		}
 		queue, _ := zkqueue.Parse(v.Children(path))
-		queue = slices.DeleteFunc(queue, func(c zkqueue.Contender) bool { return e.ledger.isHalf(path + "/" + c.Node) })
+		queue = slices.DeleteFunc(queue, func(c zkqueue.Contender) bool { return e.ledger.isHalved(path, e.token(v, c.Node)) })
 		if x := w.spans[i]; len(queue) == 0 || e.token(v, queue[0].Node) != x.token {
 			w.blameLocked("writes", "what %s wrote takes effect without the lock", x.name)
 		} else {
